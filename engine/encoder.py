@@ -1,0 +1,185 @@
+"""The Emotion2Vec encoder over packed clips: a clip's result never depends on its company.
+
+Same mathematics as FunASR's `Emotion2vec` (Ma et al., "emotion2vec", ACL 2024), laid out
+without padding (see `engine.packing`); only attention and the positional convolutions see
+where one clip ends.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from engine.attention import alibi_slopes, attend_by_clip, distances
+from engine.config import ModelConfig
+from engine.packing import Packing, lay_row, pack
+
+CONV_CHUNK_FRAMES = 1500
+"""Frames (30 s) that go through the convolutions at once: bounds their memory, since the
+first layer's output is 64 times as many rows as there are frames."""
+
+
+class Block(nn.Module):
+    """One transformer block of the reference (`AltBlock`), on packed tokens [N, D]."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        dim, hidden = config.embed_dim, int(config.embed_dim * config.mlp_ratio)
+        self.heads = config.heads
+        self.pre_norm = config.layer_norm_first
+        self.qkv = nn.Linear(dim, 3 * dim)
+        self.out = nn.Linear(dim, dim)
+        self.norm1 = _norm(config)
+        self.norm2 = _norm(config)
+        self.fc1 = nn.Linear(dim, hidden)
+        self.fc2 = nn.Linear(hidden, dim)
+
+    def forward(
+        self, x: Tensor, bounds: Sequence[int], tables: Sequence[Tensor], slopes: Tensor
+    ) -> Tensor:
+        """Tokens [N, D] → [N, D]."""
+        if self.pre_norm:
+            x = x + self._attention(self.norm1(x), bounds, tables, slopes)
+            # the reference adds the MLP's output to itself, not to its input
+            return 2 * self._mlp(self.norm2(x))
+        x = self.norm1(x + self._attention(x, bounds, tables, slopes))
+        normed: Tensor = self.norm2(x + self._mlp(x))
+        return normed
+
+    def _attention(
+        self, x: Tensor, bounds: Sequence[int], tables: Sequence[Tensor], slopes: Tensor
+    ) -> Tensor:
+        query, key, value = self.qkv(x).view(x.shape[0], 3, self.heads, -1).unbind(1)
+        query = query * query.shape[-1] ** -0.5
+        mixed: Tensor = self.out(attend_by_clip(query, key, value, bounds, tables, slopes))
+        return mixed
+
+    def _mlp(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+        return out
+
+
+class Encoder(nn.Module):
+    """Waves in, frame features out; `labels` rows of the classifier, 0 for none."""
+
+    def __init__(self, config: ModelConfig, labels: int) -> None:
+        super().__init__()
+        self.config = config
+        dim = config.embed_dim
+        channels = [1, *(layer[0] for layer in config.convs)]
+        self.convs = nn.ModuleList(
+            nn.Conv1d(before, after, kernel, stride, bias=False)
+            for before, (after, kernel, stride) in zip(channels, config.convs, strict=False)
+        )
+        self.conv_norms = nn.ModuleList(nn.LayerNorm(layer[0]) for layer in config.convs)
+        self.feature_norm = nn.LayerNorm(channels[-1])
+        self.feature_proj = nn.Linear(channels[-1], dim)
+        self.positional_norm = nn.LayerNorm(dim) if config.positional_pre_norm else None
+        kernel = config.positional_kernel
+        self.positional = nn.ModuleList(
+            nn.Conv1d(dim, dim, kernel, padding=kernel // 2, groups=config.positional_groups)
+            for _ in range(config.positional_depth)
+        )
+        self.extra_tokens = nn.Parameter(torch.zeros(1, config.extra_tokens, dim))
+        scale = torch.ones(config.scale_layers, 1, config.scale_heads, 1, 1)
+        self.alibi_scale = nn.Parameter(scale) if config.alibi_heads else None
+        self.set_slopes(torch.get_default_device())
+        self.context_norm = None if config.layer_norm_first else _norm(config)
+        self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
+        self.final_norm = _norm(config) if config.layer_norm_first else None
+        self.proj = nn.Linear(dim, labels) if labels else None
+
+    def set_slopes(self, device: torch.device) -> None:
+        """Lay ALiBi's slopes [heads] on `device`: constants, which no checkpoint holds."""
+        slopes = alibi_slopes(self.config.alibi_heads)
+        slopes += [0.0] * (self.config.heads - len(slopes))
+        self.slopes = torch.tensor(slopes, device=device)
+
+    def forward(self, waves: Sequence[Tensor]) -> tuple[Tensor, Packing]:
+        """Encode raw clips.
+
+        Args:
+            waves: float32 [n] each, 16 kHz, at least the receptive field long.
+
+        Returns:
+            Features of all frames, clip after clip [sum T, D], in the encoder's own
+            precision, and the packing that tells whose they are.
+        """
+        packing = pack([wave.numel() for wave in waves], self.config, waves[0].device)
+        if self.config.normalize:
+            waves = [F.layer_norm(wave, wave.shape) for wave in waves]
+        row = lay_row(waves, packing).to(self.feature_proj.weight.dtype)
+        x = self._frame_features(row, packing)
+        x = x + self._positions(x, packing)
+        x = self._transform(x, packing)
+        return x[packing.frame_tokens], packing
+
+    def classify(self, features: Tensor) -> Tensor:
+        """Logits [..., labels] of features [..., D], in float32."""
+        if self.proj is None:
+            return features.new_zeros((*features.shape[:-1], 0), dtype=torch.float32)
+        weight, bias = self.proj.weight.float(), self.proj.bias.float()
+        return F.linear(features.float(), weight, bias)
+
+    def _frame_features(self, row: Tensor, packing: Packing) -> Tensor:
+        hop, overlap = self.config.hop, self.config.receptive_field - self.config.hop
+        total = packing.row_samples // hop
+        row = F.pad(row, (0, overlap))
+        chunks = []
+        for first in range(0, total, CONV_CHUNK_FRAMES):
+            last = min(first + CONV_CHUNK_FRAMES, total)
+            chunks.append(self._convolve(row[first * hop : last * hop + overlap]))
+        x = torch.cat(chunks)[packing.row_frames]
+        projected: Tensor = self.feature_proj(self.feature_norm(x))
+        return projected
+
+    def _convolve(self, samples: Tensor) -> Tensor:
+        x = samples[None, None]
+        for conv, norm in zip(self.convs, self.conv_norms, strict=True):
+            # channels last for the norm, channels first for the next convolution
+            x = F.gelu(norm(conv(x).transpose(1, 2))).transpose(1, 2)
+        return x[0].transpose(0, 1)
+
+    def _positions(self, x: Tensor, packing: Packing) -> Tensor:
+        if self.positional_norm is not None:
+            x = self.positional_norm(x)
+        length = packing.spaced_length
+        for conv in self.positional:
+            # a fresh row of zeros each time: the convolution's bias fills the gaps
+            row = x.new_zeros(length, x.shape[1]).index_copy(0, packing.spaced, x)
+            x = conv(row.T[None])[0, :, :length].T[packing.spaced]
+            x = F.gelu(F.layer_norm(x, x.shape[1:]))
+        return x
+
+    def _transform(self, x: Tensor, packing: Packing) -> Tensor:
+        x = torch.cat([self.extra_tokens[0], x])[packing.tokens]
+        if self.context_norm is not None:
+            x = self.context_norm(x)
+        tables = self._distance_tables(x, packing)
+        scaled_slopes = self._scaled_slopes()
+        for layer, block in enumerate(self.blocks):
+            x = block(x, packing.token_bounds, tables, scaled_slopes[layer])
+        if self.final_norm is not None:
+            x = self.final_norm(x)
+        return x
+
+    def _distance_tables(self, x: Tensor, packing: Packing) -> list[Tensor]:
+        extra = self.config.extra_tokens
+        sizes = [count + extra for count in packing.frames]
+        largest = distances(max(sizes), extra, x)
+        return [largest[:size, :size] for size in sizes]
+
+    def _scaled_slopes(self) -> Tensor:
+        if self.alibi_scale is None:
+            return self.slopes.expand(self.config.layers, -1)
+        scale = self.alibi_scale.float().clamp_min(0).flatten(1)
+        scale = F.pad(
+            scale.expand(self.config.layers, max(self.config.alibi_heads, 1)),
+            (0, self.config.heads - self.config.alibi_heads),
+        )
+        return self.slopes * scale
+
+
+def _norm(config: ModelConfig) -> nn.LayerNorm:
+    return nn.LayerNorm(config.embed_dim, config.norm_eps, config.norm_affine)
