@@ -2,11 +2,13 @@
 
 import json
 import logging
+import os
 import pickle
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from reprlib import repr as short_repr
 from typing import Any
 
 import torch
@@ -19,6 +21,7 @@ from engine.errors import ModelError
 logger = logging.getLogger(__name__)
 
 AUDIO = "modality_encoders.AUDIO."
+DEFAULT_TOKENS = "tokens.txt"
 IGNORED_PREFIXES = (AUDIO + "decoder.", "decoder.", "_ema.", "ema.", "teacher.", "criterion.")
 """Weights of the pre-training (decoder, teacher), which inference does not need."""
 
@@ -38,10 +41,11 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     Raises:
         ModelError: something is missing, of the wrong shape, or would need code to be run.
     """
-    files = _file_names(directory)
+    files = _files(directory)
     settings = _read_yaml(files["config"])
     if settings.get("model") != "Emotion2vec":
-        raise ModelError(f"config.yaml: model {settings.get('model')!r} is not Emotion2vec")
+        kind = short_repr(settings.get("model"))
+        raise ModelError(f"config.yaml: model {kind} is not Emotion2vec")
     model_conf = settings.get("model_conf")
     if not isinstance(model_conf, Mapping):
         raise ModelError("config.yaml: model_conf is missing")
@@ -52,43 +56,50 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     return Checkpoint(config, tokens, weights)
 
 
-def _file_names(directory: Path) -> dict[str, Path]:
-    if not directory.is_dir():
-        raise ModelError(f"model directory {str(directory)!r} does not exist")
+def file_names(directory: Path) -> dict[str, str]:
+    """Names of `config`, `weights` and `tokens` in `directory`, as `configuration.json` has them.
+
+    Raises:
+        ModelError: `configuration.json` is broken, or a name leads out of the directory.
+    """
     named: Mapping[str, Any] = {}
     configuration = directory / "configuration.json"
     if configuration.is_file():
         try:
             named = json.loads(configuration.read_text("utf-8")).get("file_path_metas", {})
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError, OSError):
             raise ModelError("configuration.json is not a JSON object") from None
     if not isinstance(named, Mapping):
         raise ModelError("configuration.json: file_path_metas is not an object")
     tokenizer = named.get("tokenizer_conf")
     token_list = tokenizer.get("token_list") if isinstance(tokenizer, Mapping) else None
-    files = {
-        "config": _inside(directory, named.get("config", "config.yaml")),
-        "weights": _inside(directory, named.get("init_param", "model.pt")),
+    return {
+        "config": _inside(named.get("config", "config.yaml")),
+        "weights": _inside(named.get("init_param", "model.pt")),
+        "tokens": _inside(token_list or DEFAULT_TOKENS),
     }
-    for name in ("config", "weights"):
-        if not files[name].is_file():
-            raise ModelError(f"model directory {str(directory)!r} has no {files[name].name}")
-    tokens = _inside(directory, token_list or "tokens.txt")
-    if tokens.is_file():
-        files["tokens"] = tokens
-    elif token_list:
-        raise ModelError(f"model directory {str(directory)!r} has no {tokens.name}")
+
+
+def _files(directory: Path) -> dict[str, Path]:
+    if not directory.is_dir():
+        raise ModelError(f"model directory {str(directory)!r} does not exist")
+    files = {kind: directory / name for kind, name in file_names(directory).items()}
+    # a model without a classifier has no labels, unless its configuration names some
+    if files["tokens"].name == DEFAULT_TOKENS and not os.path.isfile(files["tokens"]):
+        del files["tokens"]
+    for path in files.values():
+        if not os.path.isfile(path):
+            raise ModelError(f"model directory {str(directory)!r} has no {path.name}")
     return files
 
 
-def _inside(directory: Path, name: object) -> Path:
+def _inside(name: object) -> str:
     if not isinstance(name, str):
         raise ModelError("configuration.json: a name in file_path_metas is not text")
-    path = directory / name
     # the hubs' caches are links to blobs, so the name is checked, not what it points to
     if Path(name).is_absolute() or ".." in Path(name).parts:
         raise ModelError(f"configuration.json: {name!r} lies outside the model directory")
-    return path
+    return name
 
 
 def _read_yaml(path: Path) -> Mapping[str, Any]:
@@ -96,7 +107,8 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 
     try:
         settings = yaml.safe_load(path.read_text("utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError):
+    except (yaml.YAMLError, ValueError, TypeError, LookupError, RecursionError, OSError):
+        # a scalar that its tag does not fit (a date of month 99) escapes as a plain error
         raise ModelError(f"{path.name} is not plain YAML") from None
     if not isinstance(settings, Mapping):
         raise ModelError(f"{path.name} is not a mapping")
@@ -106,7 +118,7 @@ def _read_yaml(path: Path) -> Mapping[str, Any]:
 def _read_tokens(path: Path) -> tuple[str, ...]:
     try:
         lines = path.read_text("utf-8").splitlines()
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, OSError):
         raise ModelError(f"{path.name} is not UTF-8 text") from None
     tokens = tuple(line.rstrip() for line in lines)
     if not tokens or len(set(tokens)) != len(tokens) or "" in tokens:
@@ -116,31 +128,38 @@ def _read_tokens(path: Path) -> tuple[str, ...]:
 
 def _read_pickle(path: Path) -> dict[str, Tensor]:
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
-    except pickle.UnpicklingError:
-        raise ModelError(
-            f"{path.name} holds more than tensors (code or objects) and was not opened"
-        ) from None
-    except (RuntimeError, ValueError, EOFError, OSError):
-        # an old-style pickle cannot be memory-mapped; anything else fails again below
-        state = _read_legacy_pickle(path)
+        state = _load(path, mmap=True)
+    except ModelError:
+        # an old-style pickle cannot be memory-mapped; anything else fails again
+        state = _load(path, mmap=False)
     for nested in ("state_dict", "model_state_dict", "model"):
         if isinstance(state, Mapping) and nested in state:
             state = state[nested]
     if not isinstance(state, Mapping):
         raise ModelError(f"{path.name} holds no table of weights")
-    return {key: value for key, value in state.items() if isinstance(value, Tensor)}
+    return {key: value for key, value in state.items() if _is_weight(key, value)}
 
 
-def _read_legacy_pickle(path: Path) -> Any:
+def _load(path: Path, mmap: bool) -> Any:
     try:
-        return torch.load(path, map_location="cpu", weights_only=True)
+        return torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except pickle.UnpicklingError:
         raise ModelError(
-            f"{path.name} holds more than tensors (code or objects) and was not opened"
+            f"{path.name} is damaged or holds more than tensors (code or objects), "
+            "and was not opened"
         ) from None
-    except (RuntimeError, ValueError, EOFError, OSError):
+    except Exception:
+        # a damaged file surfaces as whatever its bytes happen to hit: KeyError, struct.error...
         raise ModelError(f"{path.name} is damaged or not a PyTorch file") from None
+
+
+def _is_weight(key: object, value: object) -> bool:
+    return (
+        isinstance(key, str)
+        and isinstance(value, Tensor)
+        and value.layout == torch.strided
+        and value.is_floating_point()
+    )
 
 
 def select_weights(
@@ -154,8 +173,13 @@ def select_weights(
     with torch.device("meta"):
         wanted = {name: p.shape for name, p in Encoder(config, labels).named_parameters()}
     pairs = _scope_pairs(scope_map)
-    weights, used, faults = {}, set(), []
+    weights: dict[str, Tensor] = {}
+    used, faults = set(), []
     for name, shape in wanted.items():
+        if 0 in shape:
+            # the reference has no parameter at all where there are no extra tokens
+            weights[name] = torch.zeros(shape)
+            continue
         reference = reference_key(name, config)
         source = _source_key(reference, pairs, state)
         if source not in state:
@@ -163,7 +187,7 @@ def select_weights(
         elif state[source].shape != shape:
             faults.append(f"{reference} is {_shape(state[source].shape)}, not {_shape(shape)}")
         else:
-            weights[name] = state[source].float()
+            weights[name] = state[source].detach().float()
         used.add(source)
     if faults:
         raise ModelError("weights do not fit the configuration: " + "; ".join(sorted(faults)))
@@ -178,11 +202,15 @@ def _shape(shape: Sequence[int]) -> str:
 def _scope_pairs(scope_map: object) -> list[tuple[str, str]]:
     if isinstance(scope_map, str):
         scope_map = scope_map.split(",")
-    names = list(scope_map) if isinstance(scope_map, Sequence) else []
-    # the reference adds this pair itself; YAML may give none as text or as null
-    names = ["" if str(n).lower() == "none" else str(n) for n in [*names, "module.", "none"]]
-    if len(names) % 2:
+    listed = [] if scope_map is None else scope_map
+    if (
+        not isinstance(listed, list)
+        or len(listed) % 2
+        or not all(isinstance(name, str | None) for name in listed)
+    ):
         raise ModelError("config.yaml: scope_map must hold pairs of prefixes")
+    # the reference adds this pair itself; YAML may give none as text or as null
+    names = ["" if str(name).lower() == "none" else name for name in [*listed, "module.", "none"]]
     return list(zip(names[0::2], names[1::2], strict=True))
 
 

@@ -1,13 +1,18 @@
 """Shape of an Emotion2Vec encoder, read from FunASR's `config.yaml` without evaluating it."""
 
 import ast
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
+from reprlib import repr as short_repr
 from typing import Any
 
 from engine.errors import ModelError
 
 ConvSpec = tuple[tuple[int, int, int], ...]
+MAX_CONVS = 64
+MAX_LAYERS = 1024
+MAX_WIDTH = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +83,20 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> "ModelConfig":
-        """Inverse of `to_json`."""
-        convs = tuple(tuple(int(v) for v in layer) for layer in values["convs"])
-        return cls(**{**values, "convs": convs})
+        """Inverse of `to_json`.
+
+        Raises:
+            TypeError, ValueError: a field is missing, unknown or of the wrong kind.
+        """
+        config = cls(**{**values, "convs": tuple(tuple(layer) for layer in values["convs"])})
+        for field in fields(cls):
+            value = getattr(config, field.name)
+            kinds = (int, float) if field.type is float else (field.type,)
+            if field.name != "convs" and type(value) not in kinds:
+                raise TypeError(field.name)
+        if not config.convs or not all(_is_conv(layer) for layer in config.convs):
+            raise ValueError("convs")
+        return config
 
 
 def from_funasr(model_conf: Mapping[str, Any]) -> ModelConfig:
@@ -88,17 +104,18 @@ def from_funasr(model_conf: Mapping[str, Any]) -> ModelConfig:
     audio = _section(model_conf, "modalities", "audio")
     _refuse_unsupported(audio)
     alibi = _boolean(audio, "use_alibi_encoder")
-    depth = _integer(model_conf, "depth")
-    prenet_depth = _integer(audio, "prenet_depth")
+    depth = _integer(model_conf, "depth", most=MAX_LAYERS)
+    prenet_depth = _integer(audio, "prenet_depth", most=MAX_LAYERS)
+    positional_depth = _integer(audio, "conv_pos_depth", least=1, most=MAX_LAYERS)
     per_layer = _boolean(audio, "learned_alibi_scale_per_layer", False)
     per_head = _boolean(audio, "learned_alibi_scale_per_head", False)
-    alibi_heads = _integer(audio, "num_alibi_heads") if alibi else 0
+    alibi_heads = _integer(audio, "num_alibi_heads", least=1) if alibi else 0
     if per_layer and _integer(audio, "model_depth") != depth:
-        raise ModelError("config.yaml: model_depth differs from depth, so the ALiBi scales do not")
+        raise ModelError("config.yaml: model_depth and depth differ, the ALiBi scales cannot fit")
     config = ModelConfig(
         convs=parse_conv_spec(audio.get("feature_encoder_spec")),
-        embed_dim=_integer(model_conf, "embed_dim"),
-        heads=_integer(model_conf, "num_heads"),
+        embed_dim=_integer(model_conf, "embed_dim", least=1),
+        heads=_integer(model_conf, "num_heads", least=1),
         prenet_depth=prenet_depth,
         depth=depth,
         mlp_ratio=_number(model_conf, "mlp_ratio"),
@@ -106,11 +123,9 @@ def from_funasr(model_conf: Mapping[str, Any]) -> ModelConfig:
         norm_affine=_boolean(model_conf, "norm_affine"),
         layer_norm_first=_boolean(model_conf, "layer_norm_first"),
         normalize=_boolean(model_conf, "normalize"),
-        positional_depth=_integer(audio, "conv_pos_depth"),
-        positional_kernel=max(
-            3, _integer(audio, "conv_pos_width") // _integer(audio, "conv_pos_depth")
-        ),
-        positional_groups=_integer(audio, "conv_pos_groups"),
+        positional_depth=positional_depth,
+        positional_kernel=max(3, _integer(audio, "conv_pos_width") // positional_depth),
+        positional_groups=_integer(audio, "conv_pos_groups", least=1),
         positional_pre_norm=_boolean(audio, "conv_pos_pre_ln", False),
         alibi_heads=alibi_heads,
         scale_layers=prenet_depth + depth if per_layer else 1,
@@ -136,10 +151,11 @@ def parse_conv_spec(text: object) -> ConvSpec:
             "config.yaml: feature_encoder_spec must be a list of (channels, kernel, stride) "
             "tuples joined by + and *"
         ) from None
-    layers = value if isinstance(value, list) else None
+    layers = value if isinstance(value, list) and len(value) <= MAX_CONVS else None
     if not layers or not all(_is_conv(layer) for layer in layers):
         raise ModelError(
-            "config.yaml: feature_encoder_spec must list (channels, kernel, stride) of 1 or more"
+            f"config.yaml: feature_encoder_spec must list 1 to {MAX_CONVS} "
+            "(channels, kernel, stride) of 1 or more"
         )
     return tuple(layers)
 
@@ -148,7 +164,7 @@ def _is_conv(layer: object) -> bool:
     return (
         isinstance(layer, tuple)
         and len(layer) == 3
-        and all(type(value) is int and 1 <= value <= 65536 for value in layer)
+        and all(type(value) is int and 1 <= value <= MAX_WIDTH for value in layer)
     )
 
 
@@ -169,10 +185,12 @@ def _literal(node: ast.expr) -> Any:
 
 
 def _repeat(left: Any, right: Any) -> Any:
-    # a factor of ten digits would be a memory bomb, not a network
+    # a factor of ten digits, or six small ones in a row, is a memory bomb and no network
     count, items = (left, right) if isinstance(left, int) else (right, left)
-    if type(count) is not int or not 0 <= count <= 64 or not isinstance(items, list):
+    if type(count) is not int or not isinstance(items, list):
         raise ValueError("not a repetition")
+    if count < 0 or count * len(items) > MAX_CONVS:
+        raise ValueError("too many layers")
     return items * count
 
 
@@ -180,7 +198,9 @@ def _refuse_unsupported(audio: Mapping[str, Any]) -> None:
     mode = audio.get("extractor_mode")
     if mode != "layer_norm":
         # "default" normalises over the whole row, which would mix clips of one batch
-        raise ModelError(f"config.yaml: extractor_mode {mode!r} is not supported, only layer_norm")
+        raise ModelError(
+            f"config.yaml: extractor_mode {short_repr(mode)} is not supported, only layer_norm"
+        )
     if _boolean(audio, "learned_alibi", False):
         raise ModelError("config.yaml: learned_alibi is not supported")
 
@@ -211,22 +231,27 @@ def _number(values: Mapping[str, Any], name: str) -> float:
     value = values.get(name)
     try:
         # YAML 1.1 reads `1e-05` as text, so a number may arrive as a string
-        if isinstance(value, bool) or value is None:
-            raise ValueError
-        return float(value)
-    except (TypeError, ValueError):
-        raise ModelError(f"config.yaml: {name} must be a number, not {value!r}") from None
+        number = float(value) if isinstance(value, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        number = math.nan
+    if isinstance(value, bool) or not math.isfinite(number) or number < 0:
+        # the short form: an alias bomb would print as gigabytes
+        raise ModelError(f"config.yaml: {name} must be a number, not {short_repr(value)}")
+    return number
 
 
-def _integer(values: Mapping[str, Any], name: str) -> int:
+def _integer(values: Mapping[str, Any], name: str, least: int = 0, most: int = MAX_WIDTH) -> int:
     number = _number(values, name)
-    if number != int(number) or not 0 <= number <= 1_000_000:
-        raise ModelError(f"config.yaml: {name} must be a whole number, not {values.get(name)!r}")
+    if number != int(number) or not least <= number <= most:
+        raise ModelError(
+            f"config.yaml: {name} must be a whole number from {least} to {most}, "
+            f"not {short_repr(values.get(name))}"
+        )
     return int(number)
 
 
 def _boolean(values: Mapping[str, Any], name: str, default: bool | None = None) -> bool:
     value = values.get(name, default)
     if not isinstance(value, bool):
-        raise ModelError(f"config.yaml: {name} must be true or false, not {value!r}")
+        raise ModelError(f"config.yaml: {name} must be true or false, not {short_repr(value)}")
     return value

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from time import perf_counter
 
 import numpy as np
 import torch
@@ -100,6 +101,31 @@ class Engine:
     def frame_seconds(self) -> float:
         """Time between two frames."""
         return self.config.hop / SAMPLE_RATE
+
+    def work(self, samples: int) -> int:
+        """Cost of a clip in frames of linear-layer work, attention's quadratic part included.
+
+        A token costs 24 D^2 multiplications in a block's linear layers and 4 T D in its
+        attention, so T frames cost as much as T (1 + T / 6 D) frames without attention.
+        """
+        frames = self.config.frames(samples)
+        return frames + frames * frames // (6 * self.config.embed_dim)
+
+    def warm_up(self, batch_frames: int) -> Iterator[tuple[str, float]]:
+        """Run the sizes that will be seen: (name, milliseconds) of each."""
+        longest = round((self.pass_seconds + TAIL_SECONDS) * SAMPLE_RATE)
+        batch = max(batch_frames * self.config.hop, SAMPLE_RATE)
+        sizes = {
+            "one frame": [self.config.receptive_field],
+            "1 s": [SAMPLE_RATE],
+            "longest pass": [longest],
+            "full batch of 1 s": [SAMPLE_RATE] * (batch // SAMPLE_RATE),
+        }
+        for name, lengths in sizes.items():
+            started = perf_counter()
+            noise = np.random.default_rng(0)
+            self.infer([noise.standard_normal(n, np.float32) for n in lengths])
+            yield name, (perf_counter() - started) * 1000
 
     def infer(self, waves: Sequence[Samples], frame_embeddings: bool = False) -> list[Emotions]:
         """Emotions of each clip (float32 [n], 16 kHz, mono, any length of one frame or more).

@@ -6,17 +6,26 @@ Names: `emotion2vec_mini` (bundled), a directory (FunASR's layout or prepared), 
 is needed, and the revision stays what it was until it is prepared again.
 """
 
+import glob
+import logging
 import os
 import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from engine.checkpoint import read_checkpoint
+from engine.checkpoint import file_names, read_checkpoint
 from engine.errors import ModelError
 from engine.prepared import Prepared, is_prepared, read_prepared, write_prepared
 
+logger = logging.getLogger(__name__)
+
 BUNDLED = Path(__file__).parent / "models"
-HUB_FILES = ["configuration.json", "config.yaml", "model.pt", "tokens.txt"]
+NAMING_FILE = "configuration.json"
+
+Fetch = Callable[[list[str]], Path]
+"""Downloads the files that match some patterns; gives the folder they lie in."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +40,7 @@ class HubId:
     def prepared_directory(self) -> Path:
         """Where the prepared form lies."""
         revision = f"@{self.revision}" if self.revision else ""
-        return cache_directory() / self.hub / f"{self.name.replace('/', '--')}{revision}"
+        return cache_directory() / self.hub / (self.name + revision).replace("/", "--")
 
 
 def cache_directory() -> Path:
@@ -65,20 +74,28 @@ def load_directory(directory: Path) -> Prepared:
     return Prepared(checkpoint, directory.resolve().name, "local")
 
 
-def prepare(model: str, output: Path | None = None) -> Path:
+def prepare(model: str, output: Path | None = None, verify: bool = False) -> Path:
     """Convert `model` to its prepared form and say where it lies.
 
     A hub id goes to the cache unless `output` is given; a directory needs `output`.
+
+    Args:
+        verify: first compare the checkpoint with the reference (see `engine.verify`); nothing
+            is written where they differ.
     """
     hub_id = parse_hub_id(model)
-    if hub_id is None:
-        if output is None:
-            raise ModelError("preparing a directory needs an output directory")
-        prepared = load_directory(Path(model).expanduser())
-    else:
-        directory, revision = download(hub_id)
+    if hub_id is None and output is None:
+        raise ModelError("preparing a directory needs an output directory")
+    directory, revision = download(hub_id) if hub_id else (Path(model).expanduser(), "local")
+    if verify:
+        from engine.verify import verify as compare
+
+        logger.info("%s", compare(directory))
+    if hub_id:
         prepared = Prepared(read_checkpoint(directory), hub_id.name, revision)
-    target = output or (hub_id.prepared_directory if hub_id else Path())
+    else:
+        prepared = load_directory(directory)
+    target = output or (hub_id.prepared_directory if hub_id else directory)
     write_prepared(target, prepared)
     return target
 
@@ -95,28 +112,69 @@ def parse_hub_id(model: str) -> HubId | None:
 
 
 def download(hub_id: HubId) -> tuple[Path, str]:
-    """Fetch the checkpoint's files by the hub's own library: (directory, exact revision)."""
+    """Fetch the checkpoint's files by the hub's own library: (directory, exact revision).
+
+    Raises:
+        ModelError: the hub, or the network on the way, did not give them.
+    """
     fetch = _from_modelscope if hub_id.hub == "ms" else _from_hugging_face
     try:
         return fetch(hub_id)
+    except ModelError:
+        raise
     except Exception as error:
         # the hubs' libraries raise whatever their transport raised; one line is enough here
         reason = str(error).strip().splitlines()[:1] or [type(error).__name__]
         site = "ModelScope" if hub_id.hub == "ms" else "Hugging Face"
-        raise ModelError(f"{hub_id.name} could not be fetched from {site}: {reason[0]}") from error
+        raise ModelError(
+            f"{hub_id.name} is no directory here and could not be fetched from {site}: {reason[0]}"
+        ) from error
 
 
 def _from_hugging_face(hub_id: HubId) -> tuple[Path, str]:
     from huggingface_hub import HfApi, snapshot_download
 
-    revision = HfApi().model_info(hub_id.name, revision=hub_id.revision).sha or "main"
-    path = snapshot_download(hub_id.name, revision=revision, allow_patterns=HUB_FILES)
-    return Path(path), revision
+    revision = HfApi().model_info(hub_id.name, revision=hub_id.revision).sha
+    if not revision:
+        raise ModelError(f"Hugging Face names no commit of {hub_id.name}")
+
+    def fetch(patterns: list[str]) -> Path:
+        return Path(snapshot_download(hub_id.name, revision=revision, allow_patterns=patterns))
+
+    return _fetch_checkpoint(fetch), revision
 
 
 def _from_modelscope(hub_id: HubId) -> tuple[Path, str]:
-    from modelscope import snapshot_download
+    from modelscope_hub import HubApi
 
-    revision = hub_id.revision or "master"
-    path = snapshot_download(hub_id.name, revision=revision, allow_file_pattern=HUB_FILES)
-    return Path(path), revision
+    api = HubApi(endpoint=HubApi().resolve_endpoint_for_read(hub_id.name))
+    asked = hub_id.revision or "master"
+    # one listing for everything: its checksums tie the files to the commit that is recorded
+    listing = api.legacy.list_repo_files(hub_id.name, "model", revision=asked)
+
+    def fetch(patterns: list[str]) -> Path:
+        path = api.download_repo(
+            hub_id.name, "model", revision=asked, allow_patterns=patterns, file_list=listing
+        )
+        return Path(path)
+
+    directory = _fetch_checkpoint(fetch)
+    return directory, newest_commit(listing, file_names(directory).values()) or asked
+
+
+def _fetch_checkpoint(fetch: Fetch) -> Path:
+    # the first file says what the others are called
+    names = file_names(fetch([NAMING_FILE]))
+    return fetch([NAMING_FILE, *(glob.escape(name) for name in names.values())])
+
+
+def newest_commit(listing: Sequence[Mapping[str, Any]], names: Collection[str]) -> str | None:
+    """The last commit that changed one of `names`, at which all of them are as listed.
+
+    Args:
+        listing: ModelScope's entries: `Path`, `Revision` (the commit that last changed the
+            file) and `CommittedDate` (seconds).
+    """
+    entries = [entry for entry in listing if entry.get("Path") in names and entry.get("Revision")]
+    latest = max(entries, key=lambda entry: int(entry.get("CommittedDate") or 0), default=None)
+    return str(latest["Revision"]) if latest else None

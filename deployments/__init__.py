@@ -1,0 +1,1 @@
+"""The three Ray Serve deployments: ingress → preprocess → model."""

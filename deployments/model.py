@@ -1,0 +1,144 @@
+"""The model deployment: packed batches of 16 kHz passes through the engine."""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from importlib.metadata import version
+from time import perf_counter
+from typing import Any
+
+from ray import serve
+
+from deployments.gate import WorkGate
+from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
+from engine import EmotionError, Engine
+
+logger = logging.getLogger("ray.serve")
+
+DEFAULT_BATCH_FRAMES = {"cpu": 1500, "cuda": 16_000}
+OVERTAKE_SECONDS_PER_FRAME = 0.002
+"""A 30 s pass may be overtaken by short clips that arrive within 3 s of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSettings:
+    """What a model replica needs to know."""
+
+    model: str
+    device: str
+    dtype: str
+    pass_seconds: float
+    cpu_threads: int
+    max_batch_frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    wave: Floats
+    frame_embeddings: bool
+    cost: int
+    arrived: float
+
+
+def _batch_work(jobs: Sequence[_Job]) -> int:
+    # a plain sum of numbers computed before: a size function that raises stops the queue
+    return sum(job.cost for job in jobs)
+
+
+@serve.deployment
+class Model:
+    """One engine; everything that computes runs on its single worker thread."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        import torch
+
+        from engine.threads import cpu_threads
+
+        torch.set_num_threads(cpu_threads(settings.cpu_threads))
+        self._engine = Engine.load(
+            settings.model, settings.device, settings.dtype, settings.pass_seconds
+        )
+        default = DEFAULT_BATCH_FRAMES[self._engine.device.type]
+        self._max_batch_frames = settings.max_batch_frames or default
+        self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME)
+        self._worker = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._device_error: str | None = None
+        for name, milliseconds in self._engine.warm_up(self._max_batch_frames):
+            logger.info("warm-up %s: %.0f ms", name, milliseconds)
+
+    def reconfigure(self, user_config: dict[str, Any]) -> None:
+        """Live limits: `max_batch_frames`."""
+        unknown = set(user_config) - {"max_batch_frames"}
+        if unknown:
+            raise ValueError(f"user_config of Model: {sorted(unknown)} is not max_batch_frames")
+        if frames := user_config.get("max_batch_frames"):
+            self._max_batch_frames = int(frames)
+
+    async def score(self, audio: AudioPass) -> Result:
+        """Score one pass; an error is returned, not raised, so that no traceback is logged."""
+        arrived = perf_counter()
+        wave = audio.as_float()
+        cost = self._engine.work(wave.size)
+        job = _Job(wave, audio.frame_embeddings, cost, arrived)
+        await self._gate.admit(cost)
+        return await self._run_batch(job)
+
+    # the gate cuts the batches; this limit only has to be beyond any of them
+    @serve.batch(max_batch_size=10**6, batch_wait_timeout_s=0, batch_size_fn=_batch_work)
+    async def _run_batch(self, jobs: list[_Job]) -> list[Result]:
+        self._gate.batch_started()
+        try:
+            loop = asyncio.get_running_loop()
+            return await loop.run_in_executor(self._worker, self._compute, jobs)
+        finally:
+            self._gate.batch_ended()
+
+    def _compute(self, jobs: list[_Job]) -> list[Result]:
+        started = perf_counter()
+        frame_embeddings = any(job.frame_embeddings for job in jobs)
+        try:
+            results = self._engine.infer_each([job.wave for job in jobs], frame_embeddings)
+        except Exception as error:
+            # whatever the device did, every caller of this batch gets an answer
+            logger.exception("batch of %d failed", len(jobs))
+            self._device_error = str(error)
+            return [EmotionError("internal", "the model failed on this audio") for _ in jobs]
+        self._device_error = None
+        milliseconds = (perf_counter() - started) * 1000
+        return [
+            result
+            if isinstance(result, EmotionError)
+            else Scored(
+                frame_logits=result.frame_logits,
+                embedding=result.embedding,
+                frame_embeddings=result.frame_embeddings if job.frame_embeddings else None,
+                labels=result.labels,
+                queue_ms=(started - job.arrived) * 1000,
+                model_ms=milliseconds,
+            )
+            for job, result in zip(jobs, results, strict=True)
+        ]
+
+    def info(self) -> ModelInfo:
+        """Facts about the loaded model."""
+        engine = self._engine
+        return ModelInfo(
+            model=engine.name,
+            revision=engine.revision,
+            dtype=str(engine.dtype).removeprefix("torch."),
+            device=str(engine.device),
+            compiled=False,
+            labels=engine.labels,
+            embedding_size=engine.embedding_size,
+            frame_seconds=engine.frame_seconds,
+            receptive_field=engine.config.receptive_field,
+            max_batch_frames=self._max_batch_frames,
+            versions={name: version(name) for name in ("torch", "torchaudio", "ray")},
+        )
+
+    def check_health(self) -> None:
+        """Fail where the last batch failed as a whole: the device is likely lost."""
+        if self._device_error is not None:
+            raise RuntimeError(self._device_error)

@@ -1,0 +1,64 @@
+"""`build(Settings) -> Application`: what `serve run serve_app:build` and the config file import."""
+
+from functools import partial
+from typing import Any
+
+from ray.serve import Application
+
+from deployments.graph import Graph
+from deployments.ingress import Ingress
+from deployments.model import Model, ModelSettings
+from deployments.preprocess import Preprocess, PreprocessSettings
+from serve_app.service import EmotionService
+from serve_app.settings import Settings
+
+MAX_ONGOING_REQUESTS = 100_000
+"""The queue is in the replica, next to the batcher: Serve's default of 5 would cap the batch
+and leave the rest to the router's back-off."""
+
+SMALL_CPU = 0.1
+"""CPU share of a deployment for placement only; threads are set by the deployments."""
+
+
+def build(args: Settings) -> Application:
+    """Bind ingress → preprocess → model."""
+    model = Model.options(  # type: ignore[attr-defined]
+        num_replicas=args.model_replicas,
+        max_ongoing_requests=MAX_ONGOING_REQUESTS,
+        ray_actor_options=_actor_options(args.model_gpus),
+    ).bind(
+        ModelSettings(
+            model=args.model,
+            device=_device(args, args.model_gpus),
+            dtype=args.dtype,
+            pass_seconds=args.pass_seconds,
+            cpu_threads=args.cpu_threads,
+            max_batch_frames=args.max_batch_frames,
+        )
+    )
+    preprocess = Preprocess.options(  # type: ignore[attr-defined]
+        max_ongoing_requests=MAX_ONGOING_REQUESTS,
+        ray_actor_options=_actor_options(args.preprocess_gpus),
+    ).bind(PreprocessSettings(device=_device(args, args.preprocess_gpus)))
+    application: Application = Ingress.options(  # type: ignore[attr-defined]
+        num_replicas=args.ingress_replicas,
+        max_ongoing_requests=MAX_ONGOING_REQUESTS,
+        ray_actor_options=_actor_options(0.0),
+    ).bind(partial(_create_service, args), preprocess, model)
+    return application
+
+
+def _create_service(settings: Settings, graph: Graph) -> EmotionService:
+    return EmotionService(settings, graph)
+
+
+def _device(args: Settings, gpus: float) -> str:
+    return args.device if gpus else "cpu"
+
+
+def _actor_options(gpus: float) -> dict[str, Any]:
+    options: dict[str, Any] = {"num_cpus": SMALL_CPU, "num_gpus": gpus}
+    if not gpus:
+        # a replica without a share would otherwise see, and could fill, every GPU
+        options["runtime_env"] = {"env_vars": {"CUDA_VISIBLE_DEVICES": ""}}
+    return options

@@ -1,0 +1,1 @@
+"""HTTP: one file per group of routes, the service behind them."""

@@ -1,0 +1,80 @@
+"""Every setting of the application, once: names, defaults, units and what must fit together.
+
+The same name is the key in `args:` of a Serve config file, in `serve run serve_app:build
+key=value`, the flag of `e2v serve --key` and, with the prefix `E2V_`, the environment variable.
+Explicit values win over the environment, the environment over the defaults.
+"""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+APP_NAME = "emotion2vec"
+
+
+class Settings(BaseSettings):
+    """Settings of the application; frozen, unknown names are refused."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="E2V_", extra="forbid", frozen=True, protected_namespaces=()
+    )
+
+    model: str = Field(
+        "emotion2vec_mini",
+        description="emotion2vec_mini, a directory, iic/NAME (ModelScope) or ORG/NAME (Hugging "
+        "Face), the last two with an optional @REVISION",
+    )
+    device: str = Field("auto", description="auto, cpu or cuda")
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        "auto", description="number format of the encoder"
+    )
+    pass_seconds: float = Field(
+        30.0, ge=5, le=120, description="longest excerpt that the model hears at once"
+    )
+    cpu_threads: int = Field(
+        0, ge=0, le=1024, description="threads of a model replica on the CPU; 0: every core"
+    )
+    max_batch_frames: int = Field(
+        0,
+        ge=0,
+        le=200_000,
+        description="work of one batch in frames of 20 ms; 0: 1500 on a CPU, 16000 on CUDA",
+    )
+    model_replicas: int = Field(1, ge=1, le=1000, description="replicas of the model")
+    model_gpus: float = Field(0.0, ge=0, le=8, description="share of a GPU per model replica")
+    preprocess_gpus: float = Field(
+        0.0, ge=0, le=8, description="share of a GPU per preprocessing replica"
+    )
+    ingress_replicas: int = Field(1, ge=1, le=1000, description="replicas of the ingress")
+    decode_workers: int = Field(
+        0, ge=0, le=256, description="decoder processes of an ingress replica; 0: one per core"
+    )
+    max_body_bytes: int = Field(512 * 2**20, ge=1024, description="largest request body")
+    max_files: int = Field(16, ge=1, le=1024, description="most files in one request")
+    max_audio_seconds: float = Field(14_400.0, gt=0, description="longest audio")
+    min_sample_rate_hz: int = Field(4_000, ge=1, description="lowest sample rate of a source")
+    max_sample_rate_hz: int = Field(384_000, ge=1, description="highest sample rate of a source")
+    max_channels: int = Field(32, ge=1, le=255, description="most channels of a source")
+    decode_stall_seconds: float = Field(
+        5.0, gt=0, description="longest wait for the decoder's next samples"
+    )
+    request_timeout_seconds: float = Field(
+        60.0, gt=0, description="longest wait for the answer to one pass of audio"
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Settings":
+        if self.min_sample_rate_hz > self.max_sample_rate_hz:
+            raise ValueError(
+                f"min_sample_rate_hz {self.min_sample_rate_hz} is above max_sample_rate_hz "
+                f"{self.max_sample_rate_hz}: lower the first or raise the second"
+            )
+        if self.device == "cpu" and (self.model_gpus or self.preprocess_gpus):
+            raise ValueError(
+                "model_gpus and preprocess_gpus must be 0 with device=cpu: a replica would hold "
+                "a share of a GPU that it never uses"
+            )
+        if self.device.startswith("cuda") and not self.model_gpus:
+            raise ValueError("device=cuda needs model_gpus above 0, for example model_gpus=1")
+        return self
