@@ -1,28 +1,28 @@
-"""The graph as the service sees it: one pass of audio in, scores out. No Ray here."""
+"""The graph as the service sees it: one pass of audio at a time. No Ray here."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from deployments.wire import AudioPass, ModelInfo, Scored
+from deployments.wire import AudioPass, ModelInfo, Preprocessed, Scored
 
-
-@dataclass(frozen=True, slots=True)
-class PassResult:
-    """Scores of a pass and what it took; `preprocess_ms` is the deployment's own time."""
-
-    scored: Scored
-    preprocess_ms: float
+SpeechRegions = tuple[tuple[float, float], ...]
+"""Regions of speech in seconds from the beginning of the pass, in order, disjoint."""
 
 
 class Graph(Protocol):
-    """What the service needs of the deployments; tests put a fake here."""
+    """What the service needs of the deployments; tests put a fake here.
 
-    async def score(self, audio: AudioPass, timeout_seconds: float) -> PassResult:
-        """Preprocess and score one pass.
+    Every call raises `EmotionError` where the pass cannot be worked on, or not in time
+    (`timeout`); calls that a lost replica took with it are repeated.
+    """
 
-        Raises:
-            EmotionError: the pass cannot be scored, or not in time (`timeout`).
-        """
+    async def prepare(self, audio: AudioPass, denoise: bool) -> Preprocessed:
+        """Bring a pass to 16 kHz, denoised if asked for."""
+
+    async def speech(self, audio: AudioPass) -> SpeechRegions:
+        """Where there is speech in a pass."""
+
+    async def score(self, audio: AudioPass) -> Scored:
+        """Score a pass of 16 kHz."""
 
     async def info(self) -> ModelInfo:
         """Facts about the model; `not_ready` while no replica answers."""

@@ -5,6 +5,7 @@ from typing import Any, Protocol
 
 from ray import serve
 
+from deployments.cache import ServeCache
 from deployments.graph import Graph
 from deployments.serve_graph import ServeGraph
 
@@ -31,9 +32,15 @@ class Ingress:
     """CPU only: admission, decoding and answers; the model's work is behind `graph`."""
 
     def __init__(
-        self, create_service: Callable[[Graph], Service], preprocess: Any, model: Any
+        self,
+        create_service: Callable[[Graph, Any], Service],
+        timeout_seconds: float,
+        preprocess: Any,
+        model: Any,
+        cache: Any,
     ) -> None:
-        self._service = create_service(ServeGraph(preprocess, model))
+        graph = ServeGraph(preprocess, model, timeout_seconds)
+        self._service = create_service(graph, cache and ServeCache(cache))
         self._service.start()
 
     def __serve_build_asgi_app__(self) -> Any:

@@ -13,7 +13,8 @@ from ray import serve
 
 from deployments.gate import WorkGate
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
-from engine import EmotionError, Engine
+from engine.engine import SAMPLE_RATE, Engine
+from engine.errors import EmotionError
 
 logger = logging.getLogger("ray.serve")
 
@@ -104,7 +105,7 @@ class Model:
             # whatever the device did, every caller of this batch gets an answer
             logger.exception("batch of %d failed", len(jobs))
             self._device_error = str(error)
-            return [EmotionError("internal", "the model failed on this audio") for _ in jobs]
+            return [EmotionError("internal", "The model failed on this audio.") for _ in jobs]
         self._device_error = None
         milliseconds = (perf_counter() - started) * 1000
         return [
@@ -132,6 +133,7 @@ class Model:
             compiled=False,
             labels=engine.labels,
             embedding_size=engine.embedding_size,
+            sample_rate=SAMPLE_RATE,
             frame_seconds=engine.frame_seconds,
             receptive_field=engine.config.receptive_field,
             max_batch_frames=self._max_batch_frames,

@@ -1,20 +1,28 @@
-"""The preprocessing deployment: batches of passes at any rate → 16 kHz on the chosen device."""
+"""The preprocessing deployment: passes at any rate → 16 kHz, denoised or searched for speech."""
 
 import asyncio
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
+from typing import TypeVar
 
 import numpy as np
 from ray import serve
 
 from deployments.gate import WorkGate
-from deployments.wire import AudioPass, Preprocessed
+from deployments.graph import SpeechRegions
+from deployments.wire import AudioPass, Floats, Preprocessed
 from engine.precision import choose_device
 from engine.resample import TARGET_RATE, resample
 
 MAX_BATCH_SAMPLES = 30_000_000
 """Samples resampled at once (about 10 minutes at 48 kHz): bounds the memory of a batch."""
+
+COMMON_RATES = (8_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+"""Sample rates whose kernels are made before the replica is ready."""
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,42 +32,72 @@ class PreprocessSettings:
     device: str
 
 
-def _batch_samples(batch: list[AudioPass]) -> int:
-    return sum(audio.samples.size for audio in batch)
+@dataclass(frozen=True, slots=True)
+class _Job:
+    audio: AudioPass
+    denoise: bool
+
+
+def _batch_samples(jobs: list[_Job]) -> int:
+    return sum(job.audio.samples.size for job in jobs)
 
 
 @serve.deployment
 class Preprocess:
-    """Resampling; everything that computes runs on a single worker thread."""
+    """Resampling and denoising on one worker thread, voice activity detection on another."""
 
     def __init__(self, settings: PreprocessSettings) -> None:
+        from engine.speech import SpeechDetector
+
         self._device = str(choose_device(settings.device))
         self._gate = WorkGate(lambda: MAX_BATCH_SAMPLES)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="preprocess")
-        for rate in (8_000, 22_050, 24_000, 32_000, 44_100, 48_000):
+        # a detector keeps state, so it belongs to one thread
+        self._listener = ThreadPoolExecutor(1, thread_name_prefix="speech")
+        self._detector = self._listener.submit(SpeechDetector).result()
+        for rate in COMMON_RATES:
             resample([np.zeros(rate, np.float32)], [rate], self._device)
 
-    async def run(self, audio: AudioPass) -> Preprocessed:
+    async def run(self, audio: AudioPass, denoise: bool = False) -> Preprocessed:
         """Bring one pass to 16 kHz; int16 at 16 kHz already stays what it is."""
         started = perf_counter()
-        if audio.sample_rate != TARGET_RATE:
+        if denoise or audio.sample_rate != TARGET_RATE:
             await self._gate.admit(audio.samples.size)
-            audio = await self._run_batch(audio)
+            audio = await self._run_batch(_Job(audio, denoise))
         return Preprocessed(audio, (perf_counter() - started) * 1000)
+
+    async def speech(self, audio: AudioPass) -> SpeechRegions:
+        """Regions of speech in one pass, in seconds from its beginning."""
+        return await self._on(self._listener, lambda: self._find_speech(audio))
 
     # the gate cuts the batches; this limit only has to be beyond any of them
     @serve.batch(max_batch_size=10**9, batch_wait_timeout_s=0, batch_size_fn=_batch_samples)
-    async def _run_batch(self, batch: list[AudioPass]) -> list[AudioPass]:
+    async def _run_batch(self, jobs: list[_Job]) -> list[AudioPass]:
         self._gate.batch_started()
         try:
-            loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._worker, self._resample, batch)
+            return await self._on(self._worker, lambda: self._prepare(jobs))
         finally:
             self._gate.batch_ended()
 
-    def _resample(self, batch: list[AudioPass]) -> list[AudioPass]:
-        rates = [audio.sample_rate for audio in batch]
-        waves = resample([audio.as_float() for audio in batch], rates, self._device)
+    async def _on(self, worker: ThreadPoolExecutor, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(worker, work)
+
+    def _prepare(self, jobs: list[_Job]) -> list[AudioPass]:
+        from engine.denoise import denoise
+
+        waves = self._to_16k([job.audio for job in jobs])
+        noisy = [index for index, job in enumerate(jobs) if job.denoise]
+        cleaned = denoise([waves[index] for index in noisy], self._device)
+        for index, wave in zip(noisy, cleaned, strict=True):
+            waves[index] = wave
         return [
-            audio.with_samples(wave, TARGET_RATE) for audio, wave in zip(batch, waves, strict=True)
+            job.audio.with_samples(wave, TARGET_RATE) for job, wave in zip(jobs, waves, strict=True)
         ]
+
+    def _to_16k(self, passes: list[AudioPass]) -> list[Floats]:
+        rates = [audio.sample_rate for audio in passes]
+        return resample([audio.as_float() for audio in passes], rates, self._device)
+
+    def _find_speech(self, audio: AudioPass) -> SpeechRegions:
+        [wave] = self._to_16k([audio])
+        return tuple(self._detector.detect(wave))

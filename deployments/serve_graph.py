@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
-from deployments.graph import PassResult
-from deployments.wire import AudioPass, ModelInfo, Preprocessed
+from deployments.graph import SpeechRegions
+from deployments.wire import AudioPass, ModelInfo, Preprocessed, Result, Scored
 from engine.errors import EmotionError
 
 MAX_TRIES = 4
@@ -23,23 +23,25 @@ T = TypeVar("T")
 class ServeGraph:
     """Implements `deployments.graph.Graph`."""
 
-    def __init__(self, preprocess: Any, model: Any) -> None:
+    def __init__(self, preprocess: Any, model: Any, timeout_seconds: float) -> None:
         self._preprocess = preprocess
         self._model = model
+        self._timeout_seconds = timeout_seconds
 
-    async def score(self, audio: AudioPass, timeout_seconds: float) -> PassResult:
+    async def prepare(self, audio: AudioPass, denoise: bool) -> Preprocessed:
         """See `Graph`."""
-        try:
-            async with asyncio.timeout(timeout_seconds):
-                ready: Preprocessed = await _retried(lambda: self._preprocess.run.remote(audio))
-                result = await _retried(lambda: self._model.score.remote(ready.audio))
-        except TimeoutError:
-            raise EmotionError(
-                "timeout", f"the answer took longer than the limit of {timeout_seconds:g} s"
-            ) from None
+        return await self._call(lambda: self._preprocess.run.remote(audio, denoise))
+
+    async def speech(self, audio: AudioPass) -> SpeechRegions:
+        """See `Graph`."""
+        return await self._call(lambda: self._preprocess.speech.remote(audio))
+
+    async def score(self, audio: AudioPass) -> Scored:
+        """See `Graph`."""
+        result: Result = await self._call(lambda: self._model.score.remote(audio))
         if isinstance(result, EmotionError):
             raise result
-        return PassResult(result, ready.preprocess_ms)
+        return result
 
     async def info(self) -> ModelInfo:
         """See `Graph`."""
@@ -47,19 +49,28 @@ class ServeGraph:
             async with asyncio.timeout(INFO_SECONDS):
                 info: ModelInfo = await self._model.info.remote()
         except (TimeoutError, RayActorError, DeploymentUnavailableError, BackPressureError):
-            raise EmotionError("not_ready", "the model is still loading") from None
+            raise EmotionError("not_ready", "The model is still loading.") from None
         return info
+
+    async def _call(self, call: Callable[[], Awaitable[T]]) -> T:
+        limit = self._timeout_seconds
+        try:
+            async with asyncio.timeout(limit):
+                return await _retried(call)
+        except TimeoutError:
+            message = f"One pass of audio took longer than the limit of {limit:g} s."
+            raise EmotionError("timeout", message) from None
 
 
 async def _retried(call: Callable[[], Awaitable[T]]) -> T:
-    for tried in range(1, MAX_TRIES + 1):
+    for tried in range(1, MAX_TRIES):
         try:
             return await call()
         except RayActorError:
             # the replica died with the call: Serve does not repeat what it had accepted
-            if tried == MAX_TRIES:
-                raise EmotionError(
-                    "internal", f"the model was lost {MAX_TRIES} times while it worked on this"
-                ) from None
             await asyncio.sleep(0.05 * 2**tried)
-    raise AssertionError("unreachable")
+    try:
+        return await call()
+    except RayActorError:
+        message = f"The model was lost {MAX_TRIES} times while it worked on this audio."
+        raise EmotionError("internal", message) from None

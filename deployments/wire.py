@@ -82,6 +82,7 @@ class ModelInfo:
     compiled: bool
     labels: tuple[str, ...]
     embedding_size: int
+    sample_rate: int
     frame_seconds: float
     receptive_field: int
     max_batch_frames: int

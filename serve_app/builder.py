@@ -1,16 +1,20 @@
 """`build(Settings) -> Application`: what `serve run serve_app:build` and the config file import."""
 
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray.serve import Application
 
+from deployments.cache import Cache
 from deployments.graph import Graph
 from deployments.ingress import Ingress
 from deployments.model import Model, ModelSettings
 from deployments.preprocess import Preprocess, PreprocessSettings
-from serve_app.service import EmotionService
+from serve_app.cache import CacheStore
 from serve_app.settings import Settings
+
+if TYPE_CHECKING:
+    from serve_app.service import EmotionService
 
 MAX_ONGOING_REQUESTS = 100_000
 """The queue is in the replica, next to the batcher: Serve's default of 5 would cap the batch
@@ -40,16 +44,23 @@ def build(args: Settings) -> Application:
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(args.preprocess_gpus),
     ).bind(PreprocessSettings(device=_device(args, args.preprocess_gpus)))
+    cache = None
+    if args.cache_bytes:
+        cache = Cache.options(  # type: ignore[attr-defined]
+            max_ongoing_requests=MAX_ONGOING_REQUESTS, ray_actor_options=_actor_options(0.0)
+        ).bind(args.cache_bytes)
     application: Application = Ingress.options(  # type: ignore[attr-defined]
         num_replicas=args.ingress_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(0.0),
-    ).bind(partial(_create_service, args), preprocess, model)
+    ).bind(partial(_create_service, args), args.request_timeout_seconds, preprocess, model, cache)
     return application
 
 
-def _create_service(settings: Settings, graph: Graph) -> EmotionService:
-    return EmotionService(settings, graph)
+def _create_service(settings: Settings, graph: Graph, store: CacheStore | None) -> "EmotionService":
+    from serve_app.service import EmotionService
+
+    return EmotionService(settings, graph, store)
 
 
 def _device(args: Settings, gpus: float) -> str:

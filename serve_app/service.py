@@ -1,49 +1,73 @@
 """What one request does: decode → passes through the graph → answer. No HTTP, no Ray."""
 
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
-from time import perf_counter
-from typing import Any, BinaryIO
-
-import numpy as np
-from engine.audio.pool import DecodePool
-from numpy.typing import NDArray
+from functools import partial
+from typing import Any
 
 from deployments.graph import Graph
-from deployments.wire import AudioPass, ModelInfo
-from engine.audio import DecodeLimits, DecodeRequest, Pass, PcmFormat
-from engine.errors import EmotionError
-from serve_app.parameters import Parameters, parse_parameters
-from serve_app.pipeline import map_in_order
-from serve_app.results import Heard, ScoredPass, emotions_object, error_object, to_plain
+from deployments.wire import ModelInfo
+from engine.audio import DecodeLimits, DecodeRequest
+from engine.audio.pool import DecodePool
+from engine.audio.types import SourceReport
+from engine.timeline import HeardPass
+from serve_app.admission import Admission
+from serve_app.cache import Body, CacheStore, HeardCache, HeardStream
+from serve_app.listening import Heard, Listener
+from serve_app.parameters import Parameters
+from serve_app.results import ChannelResult
 from serve_app.settings import Settings
 from serve_app.timings import Timings
 
-logger = logging.getLogger("ray.serve")
-
-PASSES_IN_FLIGHT = 4
-"""Passes of one request in the graph at once: enough to fill it, few enough to stay small."""
-
-Body = bytes | BinaryIO
+AUDIO_SECONDS_IN_GRAPH = {"cpu": 300.0, "cuda": 4_000.0}
+"""Default of `max_inflight_audio_seconds` by device: tens of seconds of work on a large model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The result object of one audio, before it is written."""
+class Accepted:
+    """It is audio, there is room for it, and the first of it has been decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFound:
+    """A segment of the timeline is complete."""
+
+    channel: int | None
+    segment: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """The decoder has reached the end of the file."""
+
+    reports: tuple[SourceReport, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The whole result object and the seconds of audio it is about."""
 
     result: dict[str, Any]
-    duration: float
+    seconds: float
+
+
+Event = Accepted | SegmentFound | Decoded | Done
 
 
 class EmotionService:
     """Answers requests; one per ingress replica."""
 
-    def __init__(self, settings: Settings, graph: Graph) -> None:
+    def __init__(self, settings: Settings, graph: Graph, store: CacheStore | None = None) -> None:
         self.settings = settings
         self._graph = graph
         self._info: ModelInfo | None = None
+        self._cache = HeardCache(store) if store is not None else None
+        self.admission = Admission(
+            settings.max_inflight_requests,
+            settings.max_inflight_bytes,
+            settings.max_inflight_audio_seconds or AUDIO_SECONDS_IN_GRAPH["cpu"],
+        )
         limits = DecodeLimits(
             max_audio_seconds=settings.max_audio_seconds,
             min_sample_rate=settings.min_sample_rate_hz,
@@ -67,107 +91,131 @@ class EmotionService:
 
         return build_http(self)
 
+    async def predict(self, audio: Any, sample_rate: int | None, parameters: dict[str, Any]) -> Any:
+        """The handle face of this service."""
+        from serve_app.handle_call import predict
+
+        return await predict(self, audio, sample_rate, parameters)
+
     async def info(self) -> ModelInfo:
         """Facts about the model; raises `not_ready` while it loads."""
-        self._info = await self._graph.info()
-        return self._info
+        self._info = info = await self._graph.info()
+        if not self.settings.max_inflight_audio_seconds:
+            kind = info.device.split(":")[0]
+            replicas = self.settings.model_replicas
+            self.admission.max_audio_seconds = AUDIO_SECONDS_IN_GRAPH[kind] * replicas
+        return info
 
     async def known_info(self) -> ModelInfo:
         """Facts about the model as last seen: the graph is asked only the first time."""
         return self._info or await self.info()
 
     async def analyze(
-        self,
-        body: Body,
-        parameters: Parameters,
-        request_id: str,
-        timings: Timings,
-        pcm: PcmFormat | None = None,
-    ) -> Answer:
-        """Answer for one encoded audio file.
+        self, body: Body, parameters: Parameters, request_id: str, timings: Timings
+    ) -> Done:
+        """The answer for one audio file.
+
+        Raises:
+            EmotionError: what is wrong with the audio, or with us.
+        """
+        async with aclosing(self.events(body, parameters, request_id, timings)) as events:
+            async for event in events:
+                if isinstance(event, Done):
+                    return event
+        raise AssertionError("the last event is Done")
+
+    async def events(
+        self, body: Body, parameters: Parameters, request_id: str, timings: Timings
+    ) -> AsyncGenerator[Event]:
+        """`Accepted`, segments as they come, `Decoded`, the last segments and `Done`.
 
         Raises:
             EmotionError: what is wrong with the audio, or with us.
         """
         info = await self.known_info()
-        request = DecodeRequest(
-            pass_seconds=self.settings.pass_seconds,
-            min_samples_16k=info.receptive_field,
-            pcm=pcm,
-        )
-        started = perf_counter()
-        job = await self._decoders.open(body, request)
+        results = _Results(parameters, info)
+        find_speech = parameters.needs_speech(self.settings.vad == "always")
+        key = None
+        if self._cache is not None and not parameters.needs_frame_embeddings:
+            key = await self._cache.key(body, parameters, info, find_speech)
+            if (cached := await self._cache.get(key)) is not None:
+                timings.cache_hit = True
+                yield Accepted()
+                for event in results.replay(cached, request_id):
+                    yield event
+                return
+        listener = Listener(self._graph, self.admission, timings, parameters, find_speech)
+        job = await self._decoders.open(body, self._decode_request(parameters, info))
         async with aclosing(job):
-            passes = []
-            async with aclosing(self._scored(job, parameters, timings, started)) as scored:
-                passes = [item async for item in scored]
-            [report] = job.reports
-        heard = Heard(passes, report.duration, report.source(), report.warnings)
-        result = emotions_object(heard, parameters, info, request_id)
-        return Answer(result, report.duration)
+            passes = await listener.first_decoded(job)
+            yield Accepted()
+            async with aclosing(listener.hear(passes)) as heard:
+                async for event in results.live(heard):
+                    yield event
+            reports = job.reports
+        if key is not None and self._cache is not None:
+            self._cache.put_soon(key, results.streams(reports))
+        yield Decoded(reports)
+        for event in results.finish(reports, request_id):
+            yield event
 
-    def _scored(
-        self,
-        job: AsyncIterator[Pass],
-        parameters: Parameters,
-        timings: Timings,
-        started: float,
-    ) -> AsyncGenerator[ScoredPass]:
-        async def timed() -> AsyncIterator[Pass]:
-            since = started
-            async for excerpt in job:
-                timings.add("decode", (perf_counter() - since) * 1000)
-                yield excerpt
-                since = perf_counter()
-
-        async def score(excerpt: Pass) -> ScoredPass:
-            audio = AudioPass(
-                excerpt.samples, excerpt.sample_rate, parameters.embeddings == "frame"
-            )
-            return await self._score(audio, excerpt.start, timings)
-
-        return map_in_order(timed(), score, PASSES_IN_FLIGHT)
-
-    async def _score(self, audio: AudioPass, start: float, timings: Timings) -> ScoredPass:
-        result = await self._graph.score(audio, self.settings.request_timeout_seconds)
-        timings.add("preprocess", result.preprocess_ms)
-        timings.add("queue", result.scored.queue_ms)
-        timings.add("model", result.scored.model_ms)
-        return ScoredPass(start, result.scored)
-
-    async def predict(
-        self, audio: Any, sample_rate: int | None, parameters: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Answer a handle call with a plain dict; see `deployments.ingress.Ingress.predict`."""
-        request_id = current_request_id()
-        try:
-            wanted = parse_parameters(parameters)
-            body, pcm = handle_audio(audio, sample_rate)
-            answer = await self.analyze(body, wanted, request_id, Timings(), pcm)
-        except EmotionError as error:
-            return {**error_object(error, request_id), "status": error.status}
-        return dict(to_plain(answer.result))
-
-
-def handle_audio(audio: Any, sample_rate: int | None) -> tuple[bytes, PcmFormat | None]:
-    """Encoded bytes as they are; a float32 array as headerless PCM, so that every rule holds."""
-    if isinstance(audio, (bytes, bytearray, memoryview)):
-        if sample_rate is not None:
-            raise EmotionError("invalid_request", "sample_rate goes with an array, not with bytes")
-        return bytes(audio), None
-    if not isinstance(audio, np.ndarray) or audio.ndim != 1 or audio.dtype != np.float32:
-        shape = f"{audio.ndim}-D {audio.dtype} array" if isinstance(audio, np.ndarray) else "other"
-        raise EmotionError(
-            "invalid_request", f"audio must be bytes or a 1-D float32 array, not {shape}"
+    def _decode_request(self, parameters: Parameters, info: ModelInfo) -> DecodeRequest:
+        return DecodeRequest(
+            pass_seconds=self.settings.pass_seconds,
+            channels=parameters.channels,
+            start=parameters.start,
+            end=parameters.end,
+            strict=parameters.strict,
+            pcm=parameters.pcm,
+            min_samples_16k=info.receptive_field,
         )
-    if type(sample_rate) is not int:
-        raise EmotionError("invalid_request", "an array needs its sample_rate in Hz")
-    samples: NDArray[np.float32] = np.ascontiguousarray(audio, "<f4")
-    return samples.tobytes(), PcmFormat("pcm_f32le", sample_rate, 1)
 
 
-def current_request_id() -> str:
-    """The id under which Serve logs this request."""
-    from ray.serve.context import _get_serve_request_context
+class _Results:
+    """The results of one request, one per stream of audio."""
 
-    return str(_get_serve_request_context().request_id)
+    def __init__(self, parameters: Parameters, info: ModelInfo) -> None:
+        self._split = parameters.channels == "split"
+        self._make = partial(ChannelResult, parameters, info)
+        self._make()  # so that an unknown label is refused before anything is decoded
+        self._channels: dict[int | None, ChannelResult] = {}
+        self._passes: dict[int | None, list[HeardPass]] = {}
+
+    async def live(self, heard: AsyncIterator[Heard]) -> AsyncGenerator[Event]:
+        async for channel, heard_pass in heard:
+            for event in self._add(channel, heard_pass):
+                yield event
+
+    def replay(self, streams: list[HeardStream], request_id: str) -> list[Event]:
+        events: list[Event] = []
+        for stream in streams:
+            for heard_pass in stream.passes:
+                events += self._add(stream.report.channel, heard_pass)
+        reports = tuple(stream.report for stream in streams)
+        return [*events, Decoded(reports), *self.finish(reports, request_id)]
+
+    def finish(self, reports: tuple[SourceReport, ...], request_id: str) -> list[Event]:
+        events: list[Event] = []
+        objects = []
+        for report in reports:
+            result = self._channels[report.channel]
+            events += [SegmentFound(report.channel, segment) for segment in result.finish()]
+            objects.append(result.to_object(report, request_id))
+        seconds = max(report.duration for report in reports)
+        if not self._split:
+            return [*events, Done(objects[0], seconds)]
+        items = [
+            {"channel": report.channel, **item}
+            for report, item in zip(reports, objects, strict=True)
+        ]
+        return [*events, Done({"object": "list", "data": items}, seconds)]
+
+    def streams(self, reports: tuple[SourceReport, ...]) -> list[HeardStream]:
+        return [HeardStream(tuple(self._passes[r.channel]), r) for r in reports]
+
+    def _add(self, channel: int | None, heard_pass: HeardPass) -> list[Event]:
+        if channel not in self._channels:
+            self._channels[channel] = self._make()
+        self._passes.setdefault(channel, []).append(heard_pass)
+        segments = self._channels[channel].add(heard_pass)
+        return [SegmentFound(channel, segment) for segment in segments]

@@ -60,8 +60,34 @@ class Settings(BaseSettings):
         5.0, gt=0, description="longest wait for the decoder's next samples"
     )
     request_timeout_seconds: float = Field(
-        60.0, gt=0, description="longest wait for the answer to one pass of audio"
+        60.0, gt=0, description="longest wait for each step of one pass of audio"
     )
+
+    vad: Literal["asked", "always"] = Field(
+        "asked", description="voice activity detection: when a request asks for it, or always"
+    )
+    max_inflight_requests: int = Field(
+        1_000, ge=1, description="requests at once in an ingress replica, before the body is read"
+    )
+    max_inflight_bytes: int = Field(
+        2 * 2**30, ge=1024, description="body bytes at once in an ingress replica"
+    )
+    max_inflight_audio_seconds: float = Field(
+        0.0,
+        ge=0,
+        description="audio in the graph per ingress replica; 0: 300 on a CPU, 4000 on CUDA, "
+        "times model_replicas",
+    )
+    cache_bytes: int = Field(
+        256 * 2**20, ge=0, description="cache of what was heard before; 0: off"
+    )
+    api_keys_file: str = Field(
+        "", description="file of API keys, one a line, read again when it changes; empty: none"
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="origins whose pages may call from a browser"
+    )
+    log_format: Literal["text", "json"] = Field("text", description="form of the log lines")
 
     @model_validator(mode="after")
     def _fit_together(self) -> "Settings":

@@ -12,6 +12,7 @@ class Timings:
 
     started: float = field(default_factory=perf_counter)
     stages: dict[str, float] = field(default_factory=lambda: dict.fromkeys(STAGES, 0.0))
+    cache_hit: bool = False
 
     def add(self, stage: str, milliseconds: float) -> None:
         """Count time of a stage."""
@@ -34,4 +35,5 @@ class Timings:
     def header(self) -> str:
         """Value of the `Server-Timing` header (W3C Server Timing)."""
         # rounded down, so that the printed stages cannot add up to more than the printed total
-        return ", ".join(f"{name};dur={int(ms * 100) / 100}" for name, ms in self.to_dict().items())
+        parts = [f"{name};dur={int(ms * 100) / 100}" for name, ms in self.to_dict().items()]
+        return ", ".join([*parts, "cache;desc=hit"] if self.cache_hit else parts)

@@ -3,7 +3,7 @@
 import base64
 import binascii
 import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -36,8 +36,12 @@ class AudioRequest:
     parameters: dict[str, Any]
 
 
-async def read_audio_request(request: Request, max_body_bytes: int, max_files: int) -> AudioRequest:
+async def read_audio_request(
+    request: Request, max_body_bytes: int, max_files: int, cover: Callable[[int], None]
+) -> AudioRequest:
     """Read the request by its content type; anything else than JSON or a form is raw audio.
+
+    `cover(n)` is told how many bytes have come in, and may refuse them.
 
     Raises:
         EmotionError: `payload_too_large`, `empty_body` or `invalid_request`.
@@ -45,7 +49,7 @@ async def read_audio_request(request: Request, max_body_bytes: int, max_files: i
     _check_declared(request, max_body_bytes)
     query = request.query_params.multi_items()
     kind = request.headers.get("content-type", "").split(";")[0].strip().lower()
-    stream = _counted(request, max_body_bytes)
+    stream = _counted(request, max_body_bytes, cover)
     if kind == "multipart/form-data":
         return await _read_form(request, stream, query, max_files)
     body = await _collect(stream)
@@ -54,42 +58,59 @@ async def read_audio_request(request: Request, max_body_bytes: int, max_files: i
     return AudioRequest([body], False, merge_parameters(query))
 
 
-def _check_declared(request: Request, limit: int) -> None:
+def declared_bytes(request: Request) -> int:
+    """Content-Length, or 0 where there is none; only a hint, for it may lie."""
     declared = request.headers.get("content-length", "")
-    if declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit, f"{int(declared)} bytes")
+    return int(declared) if declared.isdigit() and len(declared) < 20 else 0
+
+
+def close_bodies(audio: AudioRequest) -> None:
+    """Let go of the temporary files."""
+    for body in audio.bodies:
+        if not isinstance(body, bytes):
+            body.close()
+
+
+def _check_declared(request: Request, limit: int) -> None:
+    declared = declared_bytes(request)
+    if declared > limit:
+        raise _too_large(limit, f"{declared} bytes")
 
 
 def _too_large(limit: int, size: str) -> EmotionError:
-    return EmotionError("payload_too_large", f"the body has {size}, the limit is {limit} bytes")
+    return EmotionError("payload_too_large", f"The body has {size}; the limit is {limit} bytes.")
 
 
-async def _counted(request: Request, limit: int) -> AsyncGenerator[bytes]:
+async def _counted(
+    request: Request, limit: int, cover: Callable[[int], None]
+) -> AsyncGenerator[bytes]:
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
         if size > limit:
             raise _too_large(limit, f"more than {limit} bytes")
+        cover(size)
         yield chunk
 
 
 async def _collect(stream: AsyncIterator[bytes]) -> Body:
     # the file has no name from the start, so a killed process leaves nothing behind
     file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115
-    size = 0
-    async for chunk in stream:
-        file.write(chunk)
-        size += len(chunk)
-    return _settle(file, size)
+    try:
+        async for chunk in stream:
+            file.write(chunk)
+    except BaseException:
+        file.close()
+        raise
+    return _settle(file, file.tell())
 
 
 def _settle(file: Any, size: int) -> Body:
-    if size > MEMORY_BYTES:
-        file.rollover()
-        file.seek(0)
-        opened: BinaryIO = file._file
-        return opened
+    """Small bodies as bytes, large ones as the file that holds them."""
     file.seek(0)
+    if size > MEMORY_BYTES:
+        opened: BinaryIO = file
+        return opened
     with file:
         return bytes(file.read())
 
@@ -98,15 +119,15 @@ def _read_json(body: Body, query: list[tuple[str, str]], max_files: int) -> Audi
     try:
         value = orjson.loads(body if isinstance(body, bytes) else body.read())
     except orjson.JSONDecodeError:
-        raise EmotionError("invalid_request", "the body is not JSON") from None
+        raise EmotionError("invalid_request", "The body is not JSON.") from None
     if not isinstance(value, dict) or "inputs" not in value:
-        raise EmotionError("invalid_request", 'the JSON body must be an object with "inputs"')
+        raise EmotionError("invalid_request", 'The JSON body must be an object with "inputs".')
     unknown = sorted(set(value) - {"inputs", "parameters"})
     if unknown:
-        raise EmotionError("invalid_request", f"the JSON body's {unknown[0]!r} is unknown")
+        raise EmotionError("invalid_request", f"{unknown[0][:100]!r} in the JSON body is unknown.")
     parameters = value.get("parameters") or {}
     if not isinstance(parameters, dict):
-        raise EmotionError("invalid_request", '"parameters" must be an object')
+        raise EmotionError("invalid_request", '"parameters" must be an object.')
     inputs = value["inputs"]
     items = inputs if isinstance(inputs, list) else [inputs]
     _check_count(len(items), max_files)
@@ -118,17 +139,17 @@ def _read_json(body: Body, query: list[tuple[str, str]], max_files: int) -> Audi
 
 def _decode_base64(text: object) -> bytes:
     if not isinstance(text, str):
-        raise EmotionError("invalid_request", '"inputs" must be base64 text or a list of it')
+        raise EmotionError("invalid_request", '"inputs" must be base64 text or a list of it.')
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise EmotionError("invalid_request", '"inputs" is not base64') from None
+        raise EmotionError("invalid_request", '"inputs" is not base64.') from None
 
 
 def _check_count(count: int, limit: int) -> None:
     if not 1 <= count <= limit:
         raise EmotionError(
-            "invalid_request", f"the request holds {count} files, it may hold 1 to {limit}"
+            "invalid_request", f"The request holds {count} files; it may hold 1 to {limit}."
         )
 
 
@@ -143,13 +164,15 @@ async def _read_form(
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, UnicodeError):
-        raise EmotionError("invalid_request", "the multipart body is damaged") from None
+        raise EmotionError("invalid_request", "The multipart body is damaged.") from None
     bodies: list[Body] = []
     fields: list[tuple[str, str]] = []
     for name, value in form.multi_items():
         if isinstance(value, UploadFile):
             if name != "file":
-                raise EmotionError("invalid_request", f"the file field {name!r} must be 'file'")
+                raise EmotionError(
+                    "invalid_request", f"The file field {name[:100]!r} must be 'file'."
+                )
             bodies.append(_settle(value.file, value.size or 0))
         else:
             fields.append((name, value))

@@ -1,101 +1,153 @@
 """The routes that score audio: our own and the Hugging Face shape."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from engine.errors import EmotionError
-from serve_app.http.body import AudioRequest, Body, read_audio_request
+from serve_app.cache import Body
+from serve_app.formats import render
+from serve_app.http.body import AudioRequest, close_bodies, declared_bytes, read_audio_request
 from serve_app.http.documentation import AUDIO_BODY, HUGGING_FACE_BODY
 from serve_app.http.request_id import request_id
+from serve_app.http.sse import EventStream, event_stream
 from serve_app.parameters import Parameters, parse_parameters
-from serve_app.results import error_object, to_json
+from serve_app.results import error_object
 from serve_app.timings import Timings
 
 if TYPE_CHECKING:
-    from serve_app.service import Answer, EmotionService
+    from serve_app.service import Done, EmotionService
+
+
+_Shape = Callable[[AudioRequest, Request, Timings], Awaitable[Response]]
 
 
 def emotions_router(service: "EmotionService") -> APIRouter:
     """`POST /v1/audio/emotions`, `/predict`, `/`."""
     router = APIRouter(tags=["emotions"])
+    calls = _Calls(service)
 
     @router.post("/v1/audio/emotions", summary="Score audio", openapi_extra=AUDIO_BODY)
     async def emotions(request: Request) -> Response:
-        audio, timings = await _read(service, request)
-        parameters = parse_parameters(audio.parameters)
-        if not audio.is_list:
-            answer = await service.analyze(
-                audio.bodies[0], parameters, request_id(request), timings
-            )
-            return _response(answer.result, timings, answer.duration)
-        answers = await _analyze_all(service, audio.bodies, parameters, request, timings)
-        items = [_list_item(answer, i, request) for i, answer in enumerate(answers)]
-        return _response({"object": "list", "data": items}, timings, _total_seconds(answers))
+        return await calls.answer(request, calls.emotions)
 
     @router.post("/predict", summary="Hugging Face shape", openapi_extra=HUGGING_FACE_BODY)
     @router.post("/", include_in_schema=False)
     async def predict(request: Request) -> Response:
-        audio, timings = await _read(service, request)
+        return await calls.answer(request, calls.hugging_face)
+
+    return router
+
+
+class _Calls:
+    """One request from its body to its response."""
+
+    def __init__(self, service: "EmotionService") -> None:
+        self._service = service
+
+    async def answer(self, request: Request, shape: _Shape) -> Response:
+        """Admit, read, and answer in the given shape."""
+        service, timings = self._service, Timings()
+        settings = service.settings
+        await service.known_info()
+        with ExitStack() as held:
+            reservation = held.enter_context(service.admission.request(declared_bytes(request)))
+            audio = await read_audio_request(
+                request, settings.max_body_bytes, settings.max_files, reservation.cover
+            )
+            held.callback(close_bodies, audio)
+            response = await shape(audio, request, timings)
+            if isinstance(response, EventStream):
+                # it is in the house, and needs its body, until its last event
+                response.held = held.pop_all()
+        return response
+
+    async def emotions(self, audio: AudioRequest, request: Request, timings: Timings) -> Response:
+        """Our own shape."""
+        parameters = parse_parameters(audio.parameters)
+        if parameters.stream:
+            if len(audio.bodies) != 1:
+                message = f"stream takes one file; the request holds {len(audio.bodies)}."
+                raise EmotionError("invalid_request", message)
+            return await event_stream(self._service, audio.bodies[0], parameters, request, timings)
+        if not audio.is_list:
+            done = await self._service.analyze(
+                audio.bodies[0], parameters, request_id(request), timings
+            )
+            return _response(done.result, parameters, timings, done.seconds)
+        answers = await self._analyze_all(audio.bodies, parameters, request, timings)
+        items = [
+            item for i, answer in enumerate(answers) for item in _list_items(answer, i, request)
+        ]
+        value = {"object": "list", "data": items}
+        return _response(value, parameters, timings, _total_seconds(answers))
+
+    async def hugging_face(
+        self, audio: AudioRequest, request: Request, timings: Timings
+    ) -> Response:
+        """A bare list of labels and scores, or a list of lists."""
         parameters = parse_parameters(_hugging_face_parameters(audio.parameters))
-        answers = await _analyze_all(service, audio.bodies, parameters, request, timings)
+        if parameters.stream or parameters.channels == "split":
+            message = "This route gives one list of scores per file: no stream, no channels=split."
+            raise EmotionError("invalid_request", message)
+        if parameters.response_format != "json":
+            raise EmotionError("invalid_request", "This route answers in JSON only.")
+        answers = await self._analyze_all(audio.bodies, parameters, request, timings)
         for answer in answers:
             # this shape has no place for an item's error, so the first one is the answer
             if isinstance(answer, EmotionError):
                 raise answer
         lists = [a.result.get("scores", []) for a in answers if not isinstance(a, EmotionError)]
-        return _response(lists if audio.is_list else lists[0], timings, _total_seconds(answers))
+        value = lists if audio.is_list else lists[0]
+        return _response(value, parameters, timings, _total_seconds(answers))
 
-    return router
+    async def _analyze_all(
+        self, bodies: list[Body], parameters: Parameters, request: Request, timings: Timings
+    ) -> "list[Done | EmotionError]":
+        async def one(body: Body) -> "Done | EmotionError":
+            try:
+                return await self._service.analyze(body, parameters, request_id(request), timings)
+            except EmotionError as error:
+                return error
 
-
-async def _read(service: "EmotionService", request: Request) -> tuple[AudioRequest, Timings]:
-    timings = Timings()
-    settings = service.settings
-    audio = await read_audio_request(request, settings.max_body_bytes, settings.max_files)
-    return audio, timings
-
-
-async def _analyze_all(
-    service: "EmotionService",
-    bodies: list[Body],
-    parameters: Parameters,
-    request: Request,
-    timings: Timings,
-) -> "list[Answer | EmotionError]":
-    async def one(body: Body) -> "Answer | EmotionError":
-        try:
-            return await service.analyze(body, parameters, request_id(request), timings)
-        except EmotionError as error:
-            return error
-
-    return await asyncio.gather(*(one(body) for body in bodies))
+        answers = await asyncio.gather(*(one(body) for body in bodies))
+        overloaded = [
+            a for a in answers if isinstance(a, EmotionError) and a.error_type == "overloaded"
+        ]
+        if overloaded and len(overloaded) == len(answers):
+            raise overloaded[0]
+        return answers
 
 
-def _list_item(answer: "Answer | EmotionError", index: int, request: Request) -> dict[str, Any]:
+def _list_items(
+    answer: "Done | EmotionError", index: int, request: Request
+) -> list[dict[str, Any]]:
     if isinstance(answer, EmotionError):
-        return {"index": index, **error_object(answer, request_id(request))}
-    return {"index": index, **answer.result}
+        return [{"index": index, **error_object(answer, request_id(request))}]
+    if answer.result["object"] == "list":
+        return [{"index": index, **item} for item in answer.result["data"]]
+    return [{"index": index, **answer.result}]
 
 
-def _total_seconds(answers: "list[Answer | EmotionError]") -> float:
-    return sum(a.duration for a in answers if not isinstance(a, EmotionError))
+def _total_seconds(answers: "list[Done | EmotionError]") -> float:
+    return sum(a.seconds for a in answers if not isinstance(a, EmotionError))
 
 
 def _hugging_face_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
-    chosen = dict(parameters)
-    function = chosen.pop("function_to_apply", None) or "softmax"
+    # clients send what they leave open as null
+    chosen = {name: value for name, value in parameters.items() if value is not None}
+    function = chosen.pop("function_to_apply", "softmax")
     if function != "softmax":
-        raise EmotionError(
-            "invalid_request", f"function_to_apply is {str(function)[:50]!r}, it can be softmax"
-        )
-    if chosen.get("top_k", 0) is None:
-        del chosen["top_k"]
+        message = f"Parameter 'function_to_apply' is {str(function)[:50]!r}; it can be softmax."
+        raise EmotionError("invalid_request", message)
     return chosen
 
 
-def _response(value: Any, timings: Timings, seconds: float) -> Response:
+def _response(value: Any, parameters: Parameters, timings: Timings, seconds: float) -> Response:
+    content, media_type = render(value, parameters.response_format, parameters.start or 0.0)
     headers = {"Server-Timing": timings.header(), "x-audio-duration": f"{seconds:.6f}"}
-    return Response(to_json(value), headers=headers, media_type="application/json")
+    return Response(content, headers=headers, media_type=media_type)

@@ -25,13 +25,13 @@ def install_error_handlers(app: FastAPI) -> None:
     async def framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         kind = FRAMEWORK_ERRORS.get(error.status_code, "invalid_request")
-        message = f"{request.method} {request.url.path[:200]} is not served here"
+        message = f"{request.method} {request.url.path[:200]} is not served here."
         return error_response(EmotionError(kind, message), request, dict(error.headers or {}))
 
     async def unexpected(request: Request, error: Exception) -> Response:
         logger.error("request %s failed", request_id(request), exc_info=error)
         return error_response(
-            EmotionError("internal", "the server failed on this request"), request
+            EmotionError("internal", "The server failed on this request."), request
         )
 
     app.add_exception_handler(EmotionError, known)

@@ -6,7 +6,9 @@ import json
 import httpx2
 import numpy as np
 import pytest
-from conftest import FakeGraph, speech_like, wav_bytes
+from fake_graph import FakeGraph, speech_like, wav_bytes
+
+from serve_app.parameters import Parameters
 
 URL = "/v1/audio/emotions"
 
@@ -98,7 +100,10 @@ async def test_hugging_face_shape(http: httpx2.AsyncClient, clip: bytes) -> None
 @pytest.mark.parametrize(
     ("query", "named"),
     [
-        ("window=3", "window"),
+        ("windows=3", "windows"),
+        ("window=0.01", "window"),
+        ("channels=both", "channels"),
+        ("start=nan", "start"),
         ("top_k=0", "top_k"),
         ("top_k=2&top_k=3", "top_k"),
         ("granularity=word", "granularity"),
@@ -193,5 +198,5 @@ async def test_health_tells_ready_from_loading(
 async def test_openapi_lists_every_parameter(http: httpx2.AsyncClient) -> None:
     document = (await http.get("/openapi.json")).json()
     names = {p["name"] for p in document["paths"][URL]["post"]["parameters"]}
-    assert names == {"granularity", "top_k", "embeddings"}
+    assert names == set(Parameters.model_fields)
     assert (await http.get("/docs")).status_code == 200
