@@ -7,14 +7,12 @@ import subprocess
 import sys
 import textwrap
 import wave
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import numpy as np
 import pytest
-
-from serve_app.settings import APP_NAME, Settings
 
 URL = "/v1/audio/emotions"
 
@@ -34,18 +32,9 @@ def _wav(seconds: float, seed: int, sample_rate: int = 16_000) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def server(cluster: str, tiny_checkpoint: Path) -> Iterator[str]:
+def server(deploy: Callable[..., str], tiny_checkpoint: Path) -> str:
     """The application on the tiny model in float32."""
-    from ray import serve
-
-    from serve_app import build
-
-    settings = Settings(model=str(tiny_checkpoint), dtype="float32", cpu_threads=1)
-    serve.run(build(settings), name=APP_NAME, route_prefix="/")
-    with httpx2.Client(base_url=cluster, timeout=60) as client:
-        assert client.get("/health").status_code == 200
-    yield cluster
-    serve.delete(APP_NAME)
+    return deploy(model=str(tiny_checkpoint), dtype="float32", cpu_threads=1, cache_bytes=0)
 
 
 @pytest.fixture(scope="module")
