@@ -12,11 +12,13 @@ from typing import Any
 from ray import serve
 
 from deployments.gate import WorkGate
+from deployments.metrics import ModelMetrics
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
 from engine.engine import SAMPLE_RATE, Engine
 from engine.errors import EmotionError
 
-logger = logging.getLogger("ray.serve")
+logger = logging.getLogger("ray.serve.model")
+"""A child of Serve's logger with a level of its own: Serve itself is quiet at INFO."""
 
 DEFAULT_BATCH_FRAMES = {"cpu": 1500, "cuda": 16_000}
 OVERTAKE_SECONDS_PER_FRAME = 0.002
@@ -57,6 +59,7 @@ class Model:
 
         from engine.threads import cpu_threads
 
+        logger.setLevel(logging.INFO)
         torch.set_num_threads(cpu_threads(settings.cpu_threads))
         self._engine = Engine.load(
             settings.model, settings.device, settings.dtype, settings.pass_seconds
@@ -66,6 +69,7 @@ class Model:
         self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._device_error: str | None = None
+        self._metrics = ModelMetrics()
         for name, milliseconds in self._engine.warm_up(self._max_batch_frames):
             logger.info("warm-up %s: %.0f ms", name, milliseconds)
 
@@ -98,6 +102,7 @@ class Model:
 
     def _compute(self, jobs: list[_Job]) -> list[Result]:
         started = perf_counter()
+        retries = self._engine.retries
         frame_embeddings = any(job.frame_embeddings for job in jobs)
         try:
             results = self._engine.infer_each([job.wave for job in jobs], frame_embeddings)
@@ -105,9 +110,11 @@ class Model:
             # whatever the device did, every caller of this batch gets an answer
             logger.exception("batch of %d failed", len(jobs))
             self._device_error = str(error)
+            self._metrics.batch_failures.inc()
             return [EmotionError("internal", "The model failed on this audio.") for _ in jobs]
         self._device_error = None
         milliseconds = (perf_counter() - started) * 1000
+        self._observe(jobs, milliseconds, self._engine.retries - retries)
         return [
             result
             if isinstance(result, EmotionError)
@@ -121,6 +128,18 @@ class Model:
             )
             for job, result in zip(jobs, results, strict=True)
         ]
+
+    def _observe(self, jobs: list[_Job], milliseconds: float, retries: int) -> None:
+        metrics = self._metrics
+        metrics.batch_clips.observe(len(jobs))
+        metrics.batch_frames.observe(_batch_work(jobs))
+        metrics.batch_ms.observe(milliseconds)
+        metrics.padding_ratio.set(self._engine.padding_ratio)
+        metrics.queued_audio_seconds.set(self._gate.waiting_work * self._engine.frame_seconds)
+        if retries:
+            metrics.float32_retries.inc(retries)
+        if self._engine.device.type == "cuda":
+            metrics.device_memory_bytes.set(self._engine.device_memory_bytes())
 
     def info(self) -> ModelInfo:
         """Facts about the loaded model."""

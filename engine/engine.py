@@ -45,6 +45,7 @@ class Engine:
     Attributes:
         name, revision: the model's origin.
         labels: used tokens in the checkpoint's order (empty: no classifier).
+        padding_ratio: of the last batch, 1 - tokens of clips / rows of the linear layers.
         retries: passes repeated in float32 because their low-precision output was not finite.
     """
 
@@ -65,6 +66,7 @@ class Engine:
         self.columns = used_columns(checkpoint.tokens)
         self.labels = tuple(checkpoint.tokens[i] for i in self.columns)
         self.retries = 0
+        self.padding_ratio = 0.0
         self.encoder = self._build(dtype)
         self._exact: Encoder | None = self.encoder if dtype == torch.float32 else None
 
@@ -101,6 +103,10 @@ class Engine:
     def frame_seconds(self) -> float:
         """Time between two frames."""
         return self.config.hop / SAMPLE_RATE
+
+    def device_memory_bytes(self) -> int:
+        """Memory that this process holds on the device; 0 on a CPU."""
+        return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
 
     def work(self, samples: int) -> int:
         """Cost of a clip in frames of linear-layer work, attention's quadratic part included.
@@ -177,16 +183,16 @@ class Engine:
         if wave.ndim != 1 or wave.dtype != np.float32:
             return EmotionError(
                 "invalid_request",
-                f"a clip must be one row of float32 samples, not {wave.ndim}-D {wave.dtype}",
+                f"A clip must be one row of float32 samples, not {wave.ndim}-D {wave.dtype}.",
             )
         shortest = self.config.receptive_field
         if wave.size < shortest:
             return EmotionError(
                 "audio_too_short",
-                f"the audio has {wave.size} samples at 16 kHz, the shortest is {shortest}",
+                f"The audio has {wave.size} samples at 16 kHz; the model needs {shortest}.",
             )
         if not np.isfinite(wave).all():
-            return EmotionError("non_finite_audio", "the audio holds samples that are not finite")
+            return EmotionError("non_finite_audio", "The audio holds samples that are not finite.")
         return None
 
     def _split(self, wave: Samples) -> Iterator[Samples]:
@@ -226,13 +232,16 @@ class Engine:
         [(logits, features)] = self._encode(self._exact, [item.samples])
         if np.isfinite(features).all() and np.isfinite(logits).all():
             return _PassResult(logits, features, True)
-        return EmotionError("non_finite_audio", "the audio's features are not finite")
+        return EmotionError("non_finite_audio", "The features of the audio are not finite.")
 
     @torch.inference_mode()
     def _encode(
         self, encoder: Encoder, waves: Sequence[Samples]
     ) -> list[tuple[NDArray[np.float32], NDArray[np.float32]]]:
-        tensors = [torch.from_numpy(np.ascontiguousarray(wave)).to(self.device) for wave in waves]
+        tensors = [
+            torch.from_numpy(np.require(wave, requirements=("C", "W"))).to(self.device)
+            for wave in waves
+        ]
         features, packing = encoder(tensors)
         logits = encoder.classify(features)[:, self.columns]
         return list(

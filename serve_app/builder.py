@@ -11,6 +11,7 @@ from deployments.ingress import Ingress
 from deployments.model import Model, ModelSettings
 from deployments.preprocess import Preprocess, PreprocessSettings
 from serve_app.cache import CacheStore
+from serve_app.http.access_log import QUIET_LOGGING
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ def build(args: Settings) -> Application:
         num_replicas=args.model_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(args.model_gpus),
+        logging_config=QUIET_LOGGING,
     ).bind(
         ModelSettings(
             model=args.model,
@@ -43,11 +45,14 @@ def build(args: Settings) -> Application:
     preprocess = Preprocess.options(  # type: ignore[attr-defined]
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(args.preprocess_gpus),
+        logging_config=QUIET_LOGGING,
     ).bind(PreprocessSettings(device=_device(args, args.preprocess_gpus)))
     cache = None
     if args.cache_bytes:
         cache = Cache.options(  # type: ignore[attr-defined]
-            max_ongoing_requests=MAX_ONGOING_REQUESTS, ray_actor_options=_actor_options(0.0)
+            max_ongoing_requests=MAX_ONGOING_REQUESTS,
+            ray_actor_options=_actor_options(0.0),
+            logging_config=QUIET_LOGGING,
         ).bind(args.cache_bytes)
     application: Application = Ingress.options(  # type: ignore[attr-defined]
         num_replicas=args.ingress_replicas,

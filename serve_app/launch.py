@@ -3,12 +3,9 @@
 Ray is imported late: its environment must be complete before.
 """
 
-import http.client
 import logging
 import os
 import shlex
-import socket
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 
 from serve_app.console import Console, own_console
 from serve_app.launch_config import LaunchConfig
+from serve_app.launch_network import LaunchError, check_cluster, check_port, health, reachable_host
 from serve_app.local_ray import LocalRay
 from serve_app.settings import APP_NAME, Settings
 from serve_app.stop_signal import StopSignal
@@ -26,11 +24,6 @@ HAPROXY_PORTS = (8404, 9101)
 POLL_SECONDS = 0.2
 ALIVE_SECONDS = 1.0
 HTTP_SECONDS = 30.0
-WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}
-
-
-class LaunchError(Exception):
-    """A start that failed; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +43,7 @@ class LaunchPlan:
     @property
     def url(self) -> str:
         """Where a client on this machine reaches the server."""
-        host = WILDCARDS.get(self.config.host, self.config.host)
+        host = reachable_host(self.config.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.config.port}"
 
     @property
@@ -65,23 +58,18 @@ class LaunchPlan:
             LaunchError: a port is taken, the host is unknown, or the flags contradict.
         """
         if self.address is not None:
-            if self.haproxy:
-                raise LaunchError("--proxy is chosen where the cluster's nodes are started")
+            self._check_for_cluster(self.address)
             return
-        _check_port(self.config.host, self.config.port)
+        check_port(self.config.host, self.config.port)
         for port in HAPROXY_PORTS if self.haproxy else ():
-            _check_port("0.0.0.0", port)
+            check_port("0.0.0.0", port)
 
-
-def _check_port(host: str, port: int) -> None:
-    try:
-        family, kind, _, _, target = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        with socket.socket(family, kind) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(target)
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise LaunchError(f"cannot listen on {host} port {port}: {reason}") from None
+    def _check_for_cluster(self, address: str) -> None:
+        if self.haproxy:
+            raise LaunchError("--proxy is chosen where the cluster's nodes are started")
+        if self.config.application.get("deployments"):
+            raise LaunchError("--address takes only args from a config file; see `serve deploy`")
+        check_cluster(address)
 
 
 def launch(plan: LaunchPlan) -> int:
@@ -93,8 +81,8 @@ def launch(plan: LaunchPlan) -> int:
     stop = StopSignal()
     stop.install()
     if plan.address is not None:
-        _serve_on_cluster(plan, plan.address, stop)
-        return 0
+        with own_console(Path(os.devnull)) as console:
+            return _serve_on_cluster(plan, plan.address, stop, console)
     local = LocalRay(plan.haproxy)
     with own_console(local.directory / "launcher.err") as console:
         return _serve_locally(plan, local, stop, console)
@@ -131,11 +119,10 @@ def _while_alive(local: LocalRay, stop: StopSignal) -> None:
             raise LaunchError("Ray has stopped unexpectedly")
 
 
-def _serve_on_cluster(plan: LaunchPlan, address: str, stop: StopSignal) -> None:
+def _serve_on_cluster(plan: LaunchPlan, address: str, stop: StopSignal, console: Console) -> int:
     import ray
     from ray import serve
 
-    console = Console(sys.stderr)
     try:
         ray.init(address, log_to_driver=False, logging_level=logging.ERROR, namespace="serve")
     except (ConnectionError, RuntimeError, ValueError) as error:
@@ -160,6 +147,7 @@ def _serve_on_cluster(plan: LaunchPlan, address: str, stop: StopSignal) -> None:
     finally:
         serve.delete(APP_NAME)
         ray.shutdown()
+    return 0
 
 
 def _deploy_document(document: dict[str, Any]) -> None:
@@ -215,25 +203,14 @@ def _until_running(stop: StopSignal, console: Console, grows: bool) -> bool:
 
 def _until_answering(plan: LaunchPlan, stop: StopSignal) -> bool:
     """Wait until the proxy has the route: it learns of it a little after the replicas run."""
-    host = WILDCARDS.get(plan.config.host, plan.config.host)
+    host = reachable_host(plan.config.host)
     deadline = time.monotonic() + HTTP_SECONDS
     while not stop.wait(POLL_SECONDS / 4):
-        if _health(host, plan.config.port) == http.client.OK:
+        if health(host, plan.config.port):
             return True
         if time.monotonic() > deadline:
             raise LaunchError(f"{plan.url}/health does not answer")
     return False
-
-
-def _health(host: str, port: int) -> int | None:
-    connection = http.client.HTTPConnection(host, port, timeout=HTTP_SECONDS)
-    try:
-        connection.request("GET", "/health")
-        return connection.getresponse().status
-    except (OSError, http.client.HTTPException):
-        return None
-    finally:
-        connection.close()
 
 
 def _announce(plan: LaunchPlan) -> None:

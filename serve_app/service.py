@@ -1,5 +1,6 @@
 """What one request does: decode → passes through the graph → answer. No HTTP, no Ray."""
 
+import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -7,13 +8,16 @@ from functools import partial
 from typing import Any
 
 from deployments.graph import Graph
+from deployments.metrics import RequestMetrics
 from deployments.wire import ModelInfo
 from engine.audio import DecodeLimits, DecodeRequest
 from engine.audio.pool import DecodePool
 from engine.audio.types import SourceReport
+from engine.errors import EmotionError
 from engine.timeline import HeardPass
 from serve_app.admission import Admission
 from serve_app.cache import Body, CacheStore, HeardCache, HeardStream
+from serve_app.http.keys import keys_from
 from serve_app.listening import Heard, Listener
 from serve_app.parameters import Parameters
 from serve_app.results import ChannelResult
@@ -62,6 +66,9 @@ class EmotionService:
         self.settings = settings
         self._graph = graph
         self._info: ModelInfo | None = None
+        self.metrics = RequestMetrics()
+        # secrets come by environment or file only: `args` are shown by `serve status`
+        self.keys = keys_from(settings.api_keys_file, os.environ)
         self._cache = HeardCache(store) if store is not None else None
         self.admission = Admission(
             settings.max_inflight_requests,
@@ -132,13 +139,40 @@ class EmotionService:
         Raises:
             EmotionError: what is wrong with the audio, or with us.
         """
+        try:
+            async with aclosing(self._events(body, parameters, request_id, timings)) as events:
+                async for event in events:
+                    if isinstance(event, Done):
+                        self._count(event, timings)
+                    yield event
+        except EmotionError as error:
+            self.metrics.answers.inc(tags={"result": error.error_type})
+            raise
+
+    def _count(self, done: Done, timings: Timings) -> None:
+        metrics = self.metrics
+        metrics.answers.inc(tags={"result": "ok"})
+        metrics.audio_seconds.inc(done.seconds)
+        for stage, milliseconds in timings.to_dict().items():
+            metrics.stage_ms.observe(milliseconds, tags={"stage": stage})
+        for item in done.result.get("data", [done.result]):
+            for warning in item["warnings"]:
+                metrics.warnings.inc(tags={"code": warning["code"]})
+        metrics.inflight_audio_seconds.set(self.admission.audio_seconds)
+        metrics.inflight_requests.set(self.admission.requests)
+
+    async def _events(
+        self, body: Body, parameters: Parameters, request_id: str, timings: Timings
+    ) -> AsyncGenerator[Event]:
         info = await self.known_info()
         results = _Results(parameters, info)
         find_speech = parameters.needs_speech(self.settings.vad == "always")
         key = None
         if self._cache is not None and not parameters.needs_frame_embeddings:
             key = await self._cache.key(body, parameters, info, find_speech)
-            if (cached := await self._cache.get(key)) is not None:
+            cached = await self._cache.get(key)
+            self.metrics.cache.inc(tags={"result": "miss" if cached is None else "hit"})
+            if cached is not None:
                 timings.cache_hit = True
                 yield Accepted()
                 for event in results.replay(cached, request_id):

@@ -103,7 +103,7 @@ def _edges(item: dict[str, Any], start: float) -> Iterator[tuple[dict[str, Any],
     runs = [run for run in frames["runs"] if "scores" in run]
     limits = [*(run["start"] for run in runs[1:]), end_of(item, start)]
     for run, limit in zip(runs, limits, strict=False):
-        # one product per frame, so that nothing adds up; rounded, because 3 * 0.02 is not 0.06
+        # one product per frame, so that nothing adds up; rounded, because 35 * 0.02 is not 0.7
         times = run["start"] + frames["hop"] * np.arange(len(run["scores"]) + 1)
         edges = np.round(times, 9).tolist()
         if limit - edges[-1] <= TAIL_SECONDS:

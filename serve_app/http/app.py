@@ -1,13 +1,17 @@
-"""The ASGI application: routes, errors, documentation."""
+"""The ASGI application: routes, errors, documentation, and what stands in front of them."""
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
 
+from serve_app.http.access_log import AccessLogMiddleware
+from serve_app.http.auth import ApiKeyMiddleware, cors_options
 from serve_app.http.emotions import emotions_router
 from serve_app.http.errors import install_error_handlers
 from serve_app.http.health import health_router
+from serve_app.http.models import models_router
 
 if TYPE_CHECKING:
     from serve_app.service import EmotionService
@@ -23,5 +27,11 @@ def build_http(service: "EmotionService") -> FastAPI:
     )
     install_error_handlers(app)
     app.include_router(emotions_router(service))
+    app.include_router(models_router(service))
     app.include_router(health_router(service))
+    # the last one added is the first to see a request
+    app.add_middleware(ApiKeyMiddleware, keys=service.keys)
+    if options := cors_options(service.settings.cors_origins):
+        app.add_middleware(CORSMiddleware, **options)
+    app.add_middleware(AccessLogMiddleware, log_format=service.settings.log_format)
     return app

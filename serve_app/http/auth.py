@@ -66,9 +66,9 @@ class ApiKeyMiddleware:
     def _refusal(self, scope: Scope) -> str | None:
         presented = _bearer([v for name, v in scope["headers"] if name == b"authorization"])
         if presented is None:
-            return "this server needs an API key in the header Authorization: Bearer KEY"
+            return "This server needs an API key in the header Authorization: Bearer KEY."
         if not self._keys.accept(presented):
-            return "the API key is not one that this server knows"
+            return "The API key is not one that this server knows."
         return None
 
 

@@ -55,7 +55,12 @@ class _Calls:
         settings = service.settings
         await service.known_info()
         with ExitStack() as held:
-            reservation = held.enter_context(service.admission.request(declared_bytes(request)))
+            try:
+                admitted = service.admission.request(declared_bytes(request))
+                reservation = held.enter_context(admitted)
+            except EmotionError as error:
+                service.metrics.answers.inc(tags={"result": error.error_type})
+                raise
             audio = await read_audio_request(
                 request, settings.max_body_bytes, settings.max_files, reservation.cover
             )

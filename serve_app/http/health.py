@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 
 
 def health_router(service: "EmotionService") -> APIRouter:
-    """`/live`, `/health`, `/info`."""
+    """`/live`, `/health` (also `/`), `/info`."""
     router = APIRouter(tags=["health"])
 
     @router.get("/live", summary="The process answers")
     async def live() -> dict[str, str]:
         return {"status": "live"}
 
+    @router.get("/", include_in_schema=False)
     @router.get("/health", summary="A model replica is loaded and warm")
     async def health() -> dict[str, str]:
         await service.info()

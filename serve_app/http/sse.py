@@ -11,6 +11,7 @@ from starlette.types import Receive, Scope, Send
 
 from engine.errors import EmotionError
 from serve_app.cache import Body
+from serve_app.http.access_log import set_timings
 from serve_app.http.request_id import request_id
 from serve_app.parameters import Parameters
 from serve_app.results import error_object, to_json
@@ -65,7 +66,7 @@ async def _written(
     yield _event("accepted", {"id": request_id(request)})
     try:
         async for event in events:
-            yield _write(event, timings)
+            yield _write(event, request, timings)
     except EmotionError as error:
         yield _event("error", error_object(error, request_id(request)))
     except Exception:
@@ -74,7 +75,7 @@ async def _written(
         yield _event("error", error_object(unexpected, request_id(request)))
 
 
-def _write(event: Event, timings: Timings) -> bytes:
+def _write(event: Event, request: Request, timings: Timings) -> bytes:
     match event:
         case SegmentFound(channel, segment):
             return _event("segment", _of_channel(channel, segment))
@@ -84,7 +85,8 @@ def _write(event: Event, timings: Timings) -> bytes:
                 for r in reports
             ]
             return _event("decoded", streams[0] if len(streams) == 1 else {"data": streams})
-        case Done(result, _):
+        case Done(result, seconds):
+            set_timings(request, timings, seconds)
             return _event("done", {**result, "timings": timings.to_dict()})
         case Accepted():
             raise AssertionError("the first event is written before the others")

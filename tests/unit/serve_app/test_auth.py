@@ -176,9 +176,9 @@ def test_every_key_is_compared_whatever_the_earlier_ones_gave(
         return plain(known, candidate)
 
     monkeypatch.setattr(hmac, "compare_digest", counted)
-    for presented in (GOOD, GOOD[:-1] + "x", "x", "y" * 5000):
+    for presented in (GOOD, OTHER, "third", GOOD[:-1] + "x", "x", "y" * 5000):
         lengths.clear()
-        assert keys.accept(presented.encode()) == (presented == GOOD)
+        assert keys.accept(presented.encode()) == (presented in (GOOD, OTHER, "third"))
         assert lengths == [(32, 32)] * 3
 
 

@@ -201,6 +201,7 @@ def test_frame_times_do_not_drift() -> None:
     rows = table(value)[1:]
     assert [row[0] for row in rows[:1499:499]] == ["0.0", "9.98", "19.96", "29.94"]
     assert rows[-1][1] == "30.0"
+    assert rows[35][0] == "0.7"
 
 
 def test_list_says_which_item_and_what_failed() -> None:
@@ -292,6 +293,14 @@ def test_a_model_without_labels_has_times_alone() -> None:
     value = {k: v for k, v in result(1.0).items() if k not in ("label", "score", "scores")}
     assert table(value) == [["start", "end", "label", "score"], ["0.0", "1.0", "", ""]]
     assert body(value, "vtt") == b"WEBVTT\n"
+    assert read_textgrid(body(value, "textgrid")).tiers["emotion"] == [(0, 1, "")]
+
+
+def test_frames_of_embeddings_alone() -> None:
+    value = frames(1.0)
+    value["frames"] = {"hop": 0.02, "labels": [], "runs": [{"start": 0.0, "embeddings": [[0.5]]}]}
+    assert json_lines(value) == []
+    assert cues(value) == []
     assert read_textgrid(body(value, "textgrid")).tiers["emotion"] == [(0, 1, "")]
 
 

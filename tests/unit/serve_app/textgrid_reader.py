@@ -26,7 +26,7 @@ class _Lines:
         return match[1] if match.re.groups else ""
 
     def number(self, indent: int, name: str) -> float:
-        return float(self.take(rf" {{{indent}}}{name} = (\d+(?:\.\d+)?)"))
+        return float(self.take(rf" {{{indent}}}{name} = (\d+(?:\.\d*[1-9])?)"))
 
     def text(self, indent: int, name: str) -> str:
         return self.take(rf' {{{indent}}}{name} = "((?:[^"]|"")*)"').replace('""', '"')

@@ -1,0 +1,74 @@
+"""What may be in the house at once."""
+
+import asyncio
+
+import pytest
+
+from engine.errors import EmotionError
+from serve_app.admission import Admission
+
+
+def admission(**limits: float) -> Admission:
+    values = {"max_requests": 10, "max_bytes": 1_000, "max_audio_seconds": 60.0, **limits}
+    return Admission(**values)
+
+
+async def test_later_pass_waits_and_enters_in_order() -> None:
+    house = admission(max_audio_seconds=60.0)
+    entered: list[str] = []
+
+    async def later(name: str, seconds: float) -> None:
+        async with house.audio(seconds, first=False):
+            entered.append(name)
+            await asyncio.sleep(0.01)
+
+    async with house.audio(50, first=True):
+        tasks = [asyncio.create_task(later(*item)) for item in (("a", 30), ("b", 5))]
+        await asyncio.sleep(0.02)
+        assert entered == []  # b would fit, but a was there first
+    await asyncio.gather(*tasks)
+    assert entered == ["a", "b"]
+    assert house.audio_seconds == pytest.approx(0)
+
+
+async def test_cancelled_waiter_blocks_nobody() -> None:
+    house = admission(max_audio_seconds=10.0)
+
+    async def later() -> None:
+        async with house.audio(8, first=False):
+            pass
+
+    async with house.audio(9, first=True):
+        gone, stays = asyncio.create_task(later()), asyncio.create_task(later())
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait_for(stays, 1)
+
+
+async def test_anything_enters_an_empty_graph() -> None:
+    house = admission(max_audio_seconds=1.0)
+    for first in (True, False):
+        async with house.audio(500, first=first):
+            with pytest.raises(EmotionError, match=r"500\.0 s of audio"):
+                house.check_graph()
+
+
+def test_bytes_grow_while_they_come_in() -> None:
+    house = admission(max_bytes=1_000)
+    with house.request(0) as one, house.request(0) as other:
+        one.cover(600)
+        other.cover(300)
+        with pytest.raises(EmotionError) as caught:
+            other.cover(500)
+        assert caught.value.error_type == "overloaded"
+        assert caught.value.retry_after is not None
+    assert (house.requests, house.bytes_held) == (0, 0)
+
+
+def test_refusal_leaves_no_count_behind() -> None:
+    house = admission(max_requests=1)
+    with house.request(10):
+        with pytest.raises(EmotionError, match="limit is 1 requests"), house.request(10):
+            pass
+    assert (house.requests, house.bytes_held, house.refused) == (0, 0, 1)

@@ -1,0 +1,49 @@
+"""One name for each setting, everywhere; what does not fit together is refused by name."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from serve_app.settings import Settings
+
+CONFIG = Path(__file__).parents[3] / "serve_config.yaml"
+
+
+def test_explicit_values_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("E2V_PASS_SECONDS", "20")
+    monkeypatch.setenv("E2V_MODEL", "from-environment")
+    settings = Settings(model="explicit")
+    assert (settings.model, settings.pass_seconds) == ("explicit", 20.0)
+
+
+def test_unknown_names_are_refused() -> None:
+    with pytest.raises(ValidationError, match="modle"):
+        Settings(modle="typo")
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"min_sample_rate_hz": 50_000, "max_sample_rate_hz": 40_000}, "min_sample_rate_hz"),
+        ({"device": "cpu", "model_gpus": 0.5}, "model_gpus"),
+        ({"device": "cuda"}, "model_gpus"),
+        ({"pass_seconds": 1}, "pass_seconds"),
+    ],
+)
+def test_what_does_not_fit_is_named(values: dict[str, object], named: str) -> None:
+    with pytest.raises(ValidationError, match=named):
+        Settings(**values)
+
+
+def test_config_file_fits_serves_schema_and_ours() -> None:
+    from ray.serve.schema import ServeDeploySchema
+
+    values = yaml.safe_load(CONFIG.read_text())
+    schema = ServeDeploySchema.model_validate(values)
+    known = set(ServeDeploySchema.model_fields)
+    assert set(values) <= known
+    [application] = schema.applications
+    assert application.import_path == "serve_app:build"
+    Settings(**application.args)
