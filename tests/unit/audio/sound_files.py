@@ -9,13 +9,14 @@ import numpy as np
 RATE = 16_000
 
 
-def voice(seconds: float = 3.0, rate: int = RATE, pitch: float = 140.0, seed: int = 0) -> np.ndarray:
+def voice(
+    seconds: float = 3.0, rate: int = RATE, pitch: float = 140.0, seed: int = 0
+) -> np.ndarray:
     """A voiced, slowly swelling sound with breath noise, int16, up to half of full scale."""
     time = np.arange(round(seconds * rate)) / rate
-    harmonics = np.arange(1, int(0.45 * rate / pitch))
-    phase = 2 * np.pi * pitch * time + 2 * np.sin(2 * np.pi * 3 * time)
-    sound = sum(np.sin(k * phase) / k for k in harmonics)
-    sound = sound * (0.6 + 0.4 * np.sin(2 * np.pi * 1.7 * time))
+    turns = pitch * time + 0.3 * np.sin(2 * np.pi * 3 * time)
+    sound = np.pi * (0.5 - np.mod(turns, 1.0))
+    sound *= 0.6 + 0.4 * np.sin(2 * np.pi * 1.7 * time)
     sound += 0.1 * np.random.default_rng(seed).normal(size=len(time))
     return (sound / 4 * 0.5 * 32767).clip(-32768, 32767).astype(np.int16)
 
