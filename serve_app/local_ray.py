@@ -18,6 +18,10 @@ from serve_app.settings import APP_NAME
 
 STOP_SECONDS = 15.0
 SET_CHILD_SUBREAPER = 36
+LOOPBACK_ONLY = {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+"""Makes 127.0.0.1 the node's address on every system: Ray's ports are bound to it, and a change
+of network cannot take it away. Without it Ray replaces 127.0.0.1 by the machine's own address."""
+
 LONGEST_TEMP_PATH = 40
 """Ray puts sockets about 60 characters below; a socket's path ends at 107."""
 
@@ -58,9 +62,14 @@ class LocalRay:
         """Environment with which another Ray job on this machine reaches the handle."""
         import ray
 
-        address = ray.get_runtime_context().gcs_address
-        token = f" RAY_AUTH_TOKEN_PATH={self.directory / 'token'}" if self._own_token else ""
-        return f"RAY_ADDRESS={address} RAY_AUTH_MODE=token{token}"
+        variables = {
+            "RAY_ADDRESS": ray.get_runtime_context().gcs_address,
+            "RAY_AUTH_MODE": "token",
+            **LOOPBACK_ONLY,
+        }
+        if self._own_token:
+            variables["RAY_AUTH_TOKEN_PATH"] = os.environ["RAY_AUTH_TOKEN_PATH"]
+        return " ".join(f"{name}={value}" for name, value in variables.items())
 
     def stop(self, at_once: Callable[[], bool], drain: bool) -> bool:
         """Stop Ray and end whatever is left of it, within `STOP_SECONDS`.
@@ -101,8 +110,7 @@ def _prepare_environment(directory: Path, haproxy: bool) -> bool:
     os.environ.update(
         RAY_AUTH_MODE="token",
         RAY_USAGE_STATS_ENABLED="0",
-        # loopback as the node's address, which a change of network cannot take away
-        RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER="0",
+        **LOOPBACK_ONLY,
         RAY_SERVE_SLOW_STARTUP_WARNING_S="5",
         RAY_SERVE_SLOW_STARTUP_WARNING_PERIOD_S="5",
     )
