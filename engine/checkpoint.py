@@ -21,7 +21,6 @@ from engine.errors import ModelError
 logger = logging.getLogger(__name__)
 
 AUDIO = "modality_encoders.AUDIO."
-DEFAULT_TOKENS = "tokens.txt"
 IGNORED_PREFIXES = (AUDIO + "decoder.", "decoder.", "_ema.", "ema.", "teacher.", "criterion.")
 """Weights of the pre-training (decoder, teacher), which inference does not need."""
 
@@ -50,10 +49,14 @@ def read_checkpoint(directory: Path) -> Checkpoint:
     if not isinstance(model_conf, Mapping):
         raise ModelError("config.yaml: model_conf is missing")
     config = from_funasr(model_conf)
-    tokens = _read_tokens(files["tokens"]) if "tokens" in files else ()
+    scope_map = settings.get("scope_map")
     state = _read_pickle(files["weights"])
-    weights = select_weights(state, settings.get("scope_map"), config, len(tokens))
-    return Checkpoint(config, tokens, weights)
+    tokens: tuple[str, ...] = ()
+    if os.path.isfile(files["tokens"]):
+        tokens = _read_tokens(files["tokens"])
+    elif _source_key("proj.weight", _scope_pairs(scope_map), state) in state:
+        raise ModelError(f"the model has a classifier, but no {files['tokens'].name} names labels")
+    return Checkpoint(config, tokens, select_weights(state, scope_map, config, len(tokens)))
 
 
 def file_names(directory: Path) -> dict[str, str]:
@@ -76,7 +79,7 @@ def file_names(directory: Path) -> dict[str, str]:
     return {
         "config": _inside(named.get("config", "config.yaml")),
         "weights": _inside(named.get("init_param", "model.pt")),
-        "tokens": _inside(token_list or DEFAULT_TOKENS),
+        "tokens": _inside(token_list or "tokens.txt"),
     }
 
 
@@ -84,12 +87,9 @@ def _files(directory: Path) -> dict[str, Path]:
     if not directory.is_dir():
         raise ModelError(f"model directory {str(directory)!r} does not exist")
     files = {kind: directory / name for kind, name in file_names(directory).items()}
-    # a model without a classifier has no labels, unless its configuration names some
-    if files["tokens"].name == DEFAULT_TOKENS and not os.path.isfile(files["tokens"]):
-        del files["tokens"]
-    for path in files.values():
-        if not os.path.isfile(path):
-            raise ModelError(f"model directory {str(directory)!r} has no {path.name}")
+    for kind in ("config", "weights"):
+        if not os.path.isfile(files[kind]):
+            raise ModelError(f"model directory {str(directory)!r} has no {files[kind].name}")
     return files
 
 

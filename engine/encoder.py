@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from engine.attention import alibi_slopes, attend_by_clip, distances
 from engine.config import ModelConfig
+from engine.linear import FrameConv, Linear
 from engine.packing import Packing, lay_row, pack
 
 CONV_CHUNK_FRAMES = 1500
@@ -28,35 +29,41 @@ class Block(nn.Module):
         dim, hidden = config.embed_dim, int(config.embed_dim * config.mlp_ratio)
         self.heads = config.heads
         self.pre_norm = config.layer_norm_first
-        self.qkv = nn.Linear(dim, 3 * dim)
-        self.out = nn.Linear(dim, dim)
+        self.qkv = Linear(dim, 3 * dim)
+        self.out = Linear(dim, dim)
         self.norm1 = _norm(config)
         self.norm2 = _norm(config)
-        self.fc1 = nn.Linear(dim, hidden)
-        self.fc2 = nn.Linear(hidden, dim)
+        self.fc1 = Linear(dim, hidden, activation="gelu")
+        self.fc2 = Linear(hidden, dim)
 
     def forward(
         self, x: Tensor, bounds: Sequence[int], tables: Sequence[Tensor], slopes: Tensor
     ) -> Tensor:
         """Tokens [N, D] → [N, D]."""
         if self.pre_norm:
-            x = x + self._attention(self.norm1(x), bounds, tables, slopes)
+            x = self._attend(self.norm1(x), bounds, tables, slopes, residual=x)
             # the reference adds the MLP's output to itself, not to its input
-            return 2 * self._mlp(self.norm2(x))
-        x = self.norm1(x + self._attention(x, bounds, tables, slopes))
-        normed: Tensor = self.norm2(x + self._mlp(x))
+            return 2 * self._mlp(self.norm2(x), None)
+        x = self.norm1(self._attend(x, bounds, tables, slopes, residual=x))
+        normed: Tensor = self.norm2(self._mlp(x, residual=x))
         return normed
 
-    def _attention(
-        self, x: Tensor, bounds: Sequence[int], tables: Sequence[Tensor], slopes: Tensor
+    def _attend(
+        self,
+        x: Tensor,
+        bounds: Sequence[int],
+        tables: Sequence[Tensor],
+        slopes: Tensor,
+        residual: Tensor,
     ) -> Tensor:
         query, key, value = self.qkv(x).view(x.shape[0], 3, self.heads, -1).unbind(1)
         query = query * query.shape[-1] ** -0.5
-        mixed: Tensor = self.out(attend_by_clip(query, key, value, bounds, tables, slopes))
-        return mixed
+        mixed = attend_by_clip(query, key, value, bounds, tables, slopes)
+        out: Tensor = self.out(mixed, residual)
+        return out
 
-    def _mlp(self, x: Tensor) -> Tensor:
-        out: Tensor = self.fc2(F.gelu(self.fc1(x)))
+    def _mlp(self, x: Tensor, residual: Tensor | None) -> Tensor:
+        out: Tensor = self.fc2(self.fc1(x), residual)
         return out
 
 
@@ -69,12 +76,12 @@ class Encoder(nn.Module):
         dim = config.embed_dim
         channels = [1, *(layer[0] for layer in config.convs)]
         self.convs = nn.ModuleList(
-            nn.Conv1d(before, after, kernel, stride, bias=False)
+            FrameConv(before, after, kernel, stride)
             for before, (after, kernel, stride) in zip(channels, config.convs, strict=False)
         )
         self.conv_norms = nn.ModuleList(nn.LayerNorm(layer[0]) for layer in config.convs)
         self.feature_norm = nn.LayerNorm(channels[-1])
-        self.feature_proj = nn.Linear(channels[-1], dim)
+        self.feature_proj = Linear(channels[-1], dim)
         self.positional_norm = nn.LayerNorm(dim) if config.positional_pre_norm else None
         kernel = config.positional_kernel
         self.positional = nn.ModuleList(
@@ -135,11 +142,10 @@ class Encoder(nn.Module):
         return projected
 
     def _convolve(self, samples: Tensor) -> Tensor:
-        x = samples[None, None]
+        x = samples[:, None]
         for conv, norm in zip(self.convs, self.conv_norms, strict=True):
-            # channels last for the norm, channels first for the next convolution
-            x = F.gelu(norm(conv(x).transpose(1, 2))).transpose(1, 2)
-        return x[0].transpose(0, 1)
+            x = F.gelu(norm(conv(x)))
+        return x
 
     def _positions(self, x: Tensor, packing: Packing) -> Tensor:
         if self.positional_norm is not None:

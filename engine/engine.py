@@ -16,6 +16,7 @@ from engine.encoder import Encoder
 from engine.errors import EmotionError
 from engine.hub import load_model
 from engine.labels import used_columns
+from engine.linear import pack_layers
 from engine.passes import TAIL_SECONDS, pass_bounds
 from engine.precision import choose_device, choose_dtype
 
@@ -177,9 +178,13 @@ class Engine:
         }
         encoder.load_state_dict(weights, assign=True)
         encoder.set_slopes(self.device)
+        pack_layers(encoder)
         return encoder.eval().requires_grad_(False)
 
     def _unusable(self, wave: Samples) -> EmotionError | None:
+        if not isinstance(wave, np.ndarray):
+            message = f"A clip must be an array of float32 samples, not {type(wave).__name__}."
+            return EmotionError("invalid_request", message)
         if wave.ndim != 1 or wave.dtype != np.float32:
             return EmotionError(
                 "invalid_request",

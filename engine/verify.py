@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from engine.checkpoint import read_checkpoint
 from engine.emotions import Emotions, mean_logits, softmax
 from engine.engine import SAMPLE_RATE, Engine
-from engine.errors import ModelError
+from engine.errors import EmotionError, ModelError
 
 TOLERANCE = 1e-4
 CLIP_SECONDS = (0.7, 3.1, 6.4)
@@ -60,7 +60,7 @@ def verify(directory: Path) -> VerifyReport:
     checkpoint = read_checkpoint(directory)
     engine = Engine(checkpoint, directory.name, "local", torch.device("cpu"), torch.float32)
     waves = [speech_like(seconds, seed) for seed, seconds in enumerate(CLIP_SECONDS)]
-    ours = engine.infer(waves, frame_embeddings=True)
+    ours = _infer(engine, waves)
     theirs = _reference(directory, waves)
     labels = [list(engine.labels), *(result["labels"] for result in theirs)]
     if any(other != labels[0] for other in labels):
@@ -78,6 +78,13 @@ def verify(directory: Path) -> VerifyReport:
             f"{report.scores:.1e} in scores, more than {TOLERANCE:.0e}"
         )
     return report
+
+
+def _infer(engine: Engine, waves: Sequence[Samples]) -> list[Emotions]:
+    try:
+        return engine.infer(waves, frame_embeddings=True)
+    except EmotionError:
+        raise ModelError("the model's output is not finite for ordinary audio") from None
 
 
 def speech_like(seconds: float, seed: int) -> Samples:

@@ -12,7 +12,7 @@ import torch
 from benchmarks.checkpoints import PLUS_TOKENS, Shape
 from engine import Engine
 
-LENGTHS = (400, 719, 720, 721, 4_000, 12_345, 16_000, 50_001, 160_000)
+LENGTHS = (400, 719, 12_345, 721, 30_001)
 SCORES, FEATURES = 1e-5, 1e-4
 
 UNUSE = ("生气/angry", "unuse_0", "unuse_1", "开心/happy", "中立/neutral", "unuse_2", "<unk>")
@@ -102,12 +102,12 @@ def test_layout_without_configuration_json(make_checkpoint: Any, reference: Any,
 
 
 def test_thirty_seconds_among_the_shortest(tiny: Path, reference: Any, clip: Any) -> None:
-    waves = [clip(n, n) for n in (400, 480_000, 400, 720, 479_999, 35_001)]
+    waves = [clip(n, n) for n in (400, 480_000, 719, 80_001, 720)]
     assert_equal_to_reference(tiny, reference, waves)
 
 
 def test_base_shape(make_checkpoint: Any, reference: Any, clip: Any) -> None:
-    waves = [clip(n, n) for n in (32_000, 400, 720, 70_001)]
+    waves = [clip(n, n) for n in (16_000, 400, 720, 9_001)]
     assert_equal_to_reference(make_checkpoint("base"), reference, waves, orders=1)
 
 
@@ -160,7 +160,7 @@ def test_sixteen_clips_make_as_many_linear_calls_as_one(
 
 
 def assert_equal_to_reference(
-    directory: Path, reference: Callable[[Path], Any], waves: list[Any], orders: int = 3
+    directory: Path, reference: Callable[[Path], Any], waves: list[Any], orders: int = 1
 ) -> Engine:
     """Every clip alone, and in `orders` mixtures of all of them, against FunASR alone."""
     engine = Engine.load(directory, device="cpu", dtype="float32")
@@ -196,5 +196,10 @@ def english(token: str) -> str:
 
 def remove_tokens(directory: Path) -> None:
     (directory / "tokens.txt").unlink()
-    text = (directory / "configuration.json").read_text()
-    (directory / "configuration.json").write_text(text.replace("token_list", "nothing"))
+    for name, old, new in (
+        ("configuration.json", "token_list", "nothing"),
+        ("config.yaml", "tokenizer: CharTokenizer", "tokenizer: null"),
+    ):
+        text = (directory / name).read_text("utf-8")
+        assert old in text
+        (directory / name).write_text(text.replace(old, new), "utf-8")
