@@ -35,6 +35,7 @@ class ModelSettings:
     pass_seconds: float
     cpu_threads: int
     max_batch_frames: int
+    gpu_share: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,9 @@ class Model:
 
         logger.setLevel(logging.INFO)
         torch.set_num_threads(cpu_threads(settings.cpu_threads))
+        if 0 < settings.gpu_share < 1 and torch.cuda.is_available():
+            # Ray's fraction is for placement only; this is what keeps a replica inside it
+            torch.cuda.set_per_process_memory_fraction(settings.gpu_share)
         self._engine = Engine.load(
             settings.model, settings.device, settings.dtype, settings.pass_seconds
         )

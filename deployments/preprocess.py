@@ -47,14 +47,18 @@ class Preprocess:
     """Resampling and denoising on one worker thread, voice activity detection on another."""
 
     def __init__(self, settings: PreprocessSettings) -> None:
+        import torch
+
         from engine.speech import SpeechDetector
 
+        # small kernels in two worker threads: more threads each only wait for one another
+        torch.set_num_threads(1)
         self._device = str(choose_device(settings.device))
         self._gate = WorkGate(lambda: MAX_BATCH_SAMPLES)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="preprocess")
-        # a detector keeps state, so it belongs to one thread
+        # apart from the other worker, so that looking for speech goes on beside it
         self._listener = ThreadPoolExecutor(1, thread_name_prefix="speech")
-        self._detector = self._listener.submit(SpeechDetector).result()
+        self._detector = SpeechDetector()
         for rate in COMMON_RATES:
             resample([np.zeros(rate, np.float32)], [rate], self._device)
 

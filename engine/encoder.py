@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from engine.attention import alibi_slopes, attend_by_clip, distances
+from engine.attention import Attention, alibi_slopes
 from engine.config import ModelConfig
 from engine.linear import FrameConv, Linear
 from engine.packing import Packing, lay_row, pack
@@ -36,30 +36,20 @@ class Block(nn.Module):
         self.fc1 = Linear(dim, hidden, activation="gelu")
         self.fc2 = Linear(hidden, dim)
 
-    def forward(
-        self, x: Tensor, bounds: Sequence[int], tables: Sequence[Tensor], slopes: Tensor
-    ) -> Tensor:
+    def forward(self, x: Tensor, attention: Attention, slopes: Tensor) -> Tensor:
         """Tokens [N, D] → [N, D]."""
         if self.pre_norm:
-            x = self._attend(self.norm1(x), bounds, tables, slopes, residual=x)
+            x = self._attend(self.norm1(x), attention, slopes, residual=x)
             # the reference adds the MLP's output to itself, not to its input
             return 2 * self._mlp(self.norm2(x), None)
-        x = self.norm1(self._attend(x, bounds, tables, slopes, residual=x))
+        x = self.norm1(self._attend(x, attention, slopes, residual=x))
         normed: Tensor = self.norm2(self._mlp(x, residual=x))
         return normed
 
-    def _attend(
-        self,
-        x: Tensor,
-        bounds: Sequence[int],
-        tables: Sequence[Tensor],
-        slopes: Tensor,
-        residual: Tensor,
-    ) -> Tensor:
+    def _attend(self, x: Tensor, attention: Attention, slopes: Tensor, residual: Tensor) -> Tensor:
         query, key, value = self.qkv(x).view(x.shape[0], 3, self.heads, -1).unbind(1)
         query = query * query.shape[-1] ** -0.5
-        mixed = attend_by_clip(query, key, value, bounds, tables, slopes)
-        out: Tensor = self.out(mixed, residual)
+        out: Tensor = self.out(attention(query, key, value, slopes), residual)
         return out
 
     def _mlp(self, x: Tensor, residual: Tensor | None) -> Tensor:
@@ -162,19 +152,15 @@ class Encoder(nn.Module):
         x = torch.cat([self.extra_tokens[0], x])[packing.tokens]
         if self.context_norm is not None:
             x = self.context_norm(x)
-        tables = self._distance_tables(x, packing)
+        attention = Attention(
+            packing.token_bounds, self.config.extra_tokens, x, padded=x.device.type == "cuda"
+        )
         scaled_slopes = self._scaled_slopes()
         for layer, block in enumerate(self.blocks):
-            x = block(x, packing.token_bounds, tables, scaled_slopes[layer])
+            x = block(x, attention, scaled_slopes[layer])
         if self.final_norm is not None:
             x = self.final_norm(x)
         return x
-
-    def _distance_tables(self, x: Tensor, packing: Packing) -> list[Tensor]:
-        extra = self.config.extra_tokens
-        sizes = [count + extra for count in packing.frames]
-        largest = distances(max(sizes), extra, x)
-        return [largest[:size, :size] for size in sizes]
 
     def _scaled_slopes(self) -> Tensor:
         if self.alibi_scale is None:

@@ -221,7 +221,15 @@ class Engine:
 
     def _score(self, batch: Sequence[_Pass]) -> list[_PassResult | EmotionError]:
         """One encoder call; what is not finite is repeated alone in float32."""
-        outputs = self._encode(self.encoder, [item.samples for item in batch])
+        try:
+            outputs = self._encode(self.encoder, [item.samples for item in batch])
+        except torch.OutOfMemoryError:
+            if len(batch) == 1:
+                raise
+            # another process may have taken memory since the limits were set: two halves need less
+            torch.cuda.empty_cache()
+            middle = len(batch) // 2
+            return [*self._score(batch[:middle]), *self._score(batch[middle:])]
         results: list[_PassResult | EmotionError] = []
         for item, (logits, features) in zip(batch, outputs, strict=True):
             if np.isfinite(features).all() and np.isfinite(logits).all():

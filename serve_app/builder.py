@@ -27,11 +27,13 @@ SMALL_CPU = 0.1
 
 def build(args: Settings) -> Application:
     """Bind ingress → preprocess → model."""
+    encoding = {"encoding": "JSON"} if args.log_format == "json" else {}
+    logging_config = {**QUIET_LOGGING, **encoding}
     model = Model.options(  # type: ignore[attr-defined]
         num_replicas=args.model_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(args.model_gpus),
-        logging_config=QUIET_LOGGING,
+        logging_config=logging_config,
     ).bind(
         ModelSettings(
             model=args.model,
@@ -40,19 +42,20 @@ def build(args: Settings) -> Application:
             pass_seconds=args.pass_seconds,
             cpu_threads=args.cpu_threads,
             max_batch_frames=args.max_batch_frames,
+            gpu_share=args.model_gpus,
         )
     )
     preprocess = Preprocess.options(  # type: ignore[attr-defined]
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(args.preprocess_gpus),
-        logging_config=QUIET_LOGGING,
+        logging_config=logging_config,
     ).bind(PreprocessSettings(device=_device(args, args.preprocess_gpus)))
     cache = None
     if args.cache_bytes:
         cache = Cache.options(  # type: ignore[attr-defined]
             max_ongoing_requests=MAX_ONGOING_REQUESTS,
             ray_actor_options=_actor_options(0.0),
-            logging_config=QUIET_LOGGING,
+            logging_config=logging_config,
         ).bind(args.cache_bytes)
     application: Application = Ingress.options(  # type: ignore[attr-defined]
         num_replicas=args.ingress_replicas,

@@ -1,5 +1,6 @@
 """What one request does: decode → passes through the graph → answer. No HTTP, no Ray."""
 
+import logging
 import os
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -17,6 +18,7 @@ from engine.errors import EmotionError
 from engine.timeline import HeardPass
 from serve_app.admission import Admission
 from serve_app.cache import Body, CacheStore, HeardCache, HeardStream
+from serve_app.http.access_log import write_json_to_streams
 from serve_app.http.keys import keys_from
 from serve_app.listening import Heard, Listener
 from serve_app.parameters import Parameters
@@ -86,6 +88,8 @@ class EmotionService:
 
     def start(self) -> None:
         """Start the decoder processes."""
+        if self.settings.log_format == "json":
+            write_json_to_streams(logging.getLogger("ray.serve"))
         self._decoders.start()
 
     async def close(self) -> None:

@@ -83,13 +83,13 @@ class _Calls:
             done = await self._service.analyze(
                 audio.bodies[0], parameters, request_id(request), timings
             )
-            return _response(done.result, parameters, timings, done.seconds)
+            return await _response(done.result, parameters, timings, done.seconds)
         answers = await self._analyze_all(audio.bodies, parameters, request, timings)
         items = [
             item for i, answer in enumerate(answers) for item in _list_items(answer, i, request)
         ]
         value = {"object": "list", "data": items}
-        return _response(value, parameters, timings, _total_seconds(answers))
+        return await _response(value, parameters, timings, _total_seconds(answers))
 
     async def hugging_face(
         self, audio: AudioRequest, request: Request, timings: Timings
@@ -108,7 +108,7 @@ class _Calls:
                 raise answer
         lists = [a.result.get("scores", []) for a in answers if not isinstance(a, EmotionError)]
         value = lists if audio.is_list else lists[0]
-        return _response(value, parameters, timings, _total_seconds(answers))
+        return await _response(value, parameters, timings, _total_seconds(answers))
 
     async def _analyze_all(
         self, bodies: list[Body], parameters: Parameters, request: Request, timings: Timings
@@ -152,7 +152,14 @@ def _hugging_face_parameters(parameters: dict[str, Any]) -> dict[str, Any]:
     return chosen
 
 
-def _response(value: Any, parameters: Parameters, timings: Timings, seconds: float) -> Response:
-    content, media_type = render(value, parameters.response_format, parameters.start or 0.0)
+async def _response(
+    value: Any, parameters: Parameters, timings: Timings, seconds: float
+) -> Response:
+    start = parameters.start or 0.0
+    if parameters.granularity == "frame" or parameters.response_format != "json":
+        # an hour of frames takes long enough to write to hold up everybody else
+        content, kind = await asyncio.to_thread(render, value, parameters.response_format, start)
+    else:
+        content, kind = render(value, parameters.response_format, start)
     headers = {"Server-Timing": timings.header(), "x-audio-duration": f"{seconds:.6f}"}
-    return Response(content, headers=headers, media_type=media_type)
+    return Response(content, headers=headers, media_type=kind)

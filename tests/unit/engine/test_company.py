@@ -174,3 +174,22 @@ def break_clip(
 def score_distance(a: Any, b: Any) -> float:
     assert set(a.scores) == set(b.scores)
     return max(abs(a.scores[name] - b.scores[name]) for name in a.scores)
+
+
+def test_out_of_memory_is_retried_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine.load("emotion2vec_mini", device="cpu", dtype="float32")
+    encode, sizes = engine._encode, []
+
+    def small_only(encoder: object, waves: list[np.ndarray]) -> object:
+        sizes.append(len(waves))
+        if len(waves) > 1:
+            raise torch.OutOfMemoryError("out of memory")
+        return encode(encoder, waves)
+
+    rng = np.random.default_rng(0)
+    clips = [rng.standard_normal(n).astype(np.float32) for n in (8_000, 9_000, 16_000)]
+    expected = engine.infer(clips)
+    monkeypatch.setattr(engine, "_encode", small_only)
+    for result, wanted in zip(engine.infer(clips), expected, strict=True):
+        assert result.scores == pytest.approx(wanted.scores, abs=1e-5)
+    assert sizes == [3, 1, 2, 1, 1]
