@@ -117,7 +117,7 @@ def _reference(directory: Path, waves: Sequence[Samples]) -> list[dict[str, Any]
             from funasr import AutoModel
         except ImportError:
             raise ModelError(
-                "comparing with the reference needs funasr: pip install 'emotion2vec-serve[verify]'"
+                "comparing with the reference needs funasr: pip install funasr"
             ) from None
         try:
             # the switches keep config.yaml from asking for code, other models or half precision

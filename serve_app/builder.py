@@ -3,6 +3,7 @@
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import ray
 from ray.serve import Application
 
 from deployments.cache import Cache
@@ -27,29 +28,30 @@ SMALL_CPU = 0.1
 
 def build(args: Settings) -> Application:
     """Bind ingress → preprocess → model."""
+    model_gpus, preprocess_gpus = gpu_shares(args, _cluster_gpus())
     encoding = {"encoding": "JSON"} if args.log_format == "json" else {}
     logging_config = {**QUIET_LOGGING, **encoding}
     model = Model.options(  # type: ignore[attr-defined]
         num_replicas=args.model_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(args.model_gpus),
+        ray_actor_options=_actor_options(model_gpus),
         logging_config=logging_config,
     ).bind(
         ModelSettings(
             model=args.model,
-            device=_device(args, args.model_gpus),
+            device=_device(args, model_gpus),
             dtype=args.dtype,
             pass_seconds=args.pass_seconds,
             cpu_threads=args.cpu_threads,
             max_batch_frames=args.max_batch_frames,
-            gpu_share=args.model_gpus,
+            gpu_share=model_gpus,
         )
     )
     preprocess = Preprocess.options(  # type: ignore[attr-defined]
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(args.preprocess_gpus),
+        ray_actor_options=_actor_options(preprocess_gpus),
         logging_config=logging_config,
-    ).bind(PreprocessSettings(device=_device(args, args.preprocess_gpus)))
+    ).bind(PreprocessSettings(device=_device(args, preprocess_gpus)))
     cache = None
     if args.cache_bytes:
         cache = Cache.options(  # type: ignore[attr-defined]
@@ -69,6 +71,19 @@ def _create_service(settings: Settings, graph: Graph, store: CacheStore | None) 
     from serve_app.service import EmotionService
 
     return EmotionService(settings, graph, store)
+
+
+def gpu_shares(args: Settings, cluster_gpus: float) -> tuple[float, float]:
+    """GPU share of a model and of a preprocessing replica; zeros on CPUs."""
+    if args.device == "cpu" or (args.device == "auto" and not cluster_gpus):
+        return 0.0, 0.0
+    return args.model_gpus, args.preprocess_gpus
+
+
+def _cluster_gpus() -> float:
+    if not ray.is_initialized():
+        return 0.0
+    return float(ray.cluster_resources().get("GPU", 0))  # type: ignore[no-untyped-call]
 
 
 def _device(args: Settings, gpus: float) -> str:

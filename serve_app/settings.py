@@ -25,7 +25,9 @@ class Settings(BaseSettings):
         description="emotion2vec_mini, a directory, iic/NAME (ModelScope) or ORG/NAME (Hugging "
         "Face), the last two with an optional @REVISION",
     )
-    device: str = Field("auto", description="auto, cpu or cuda")
+    device: str = Field(
+        "auto", description="cpu, cuda, or auto: GPUs where the Ray cluster has any"
+    )
     dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
         "auto", description="number format of the encoder"
     )
@@ -42,9 +44,11 @@ class Settings(BaseSettings):
         description="work of one batch in frames of 20 ms; 0: 1500 on a CPU, 16000 on CUDA",
     )
     model_replicas: int = Field(1, ge=1, le=1000, description="replicas of the model")
-    model_gpus: float = Field(0.0, ge=0, le=8, description="share of a GPU per model replica")
+    model_gpus: float = Field(
+        0.8, ge=0, le=8, description="share of a GPU per model replica, where GPUs are used"
+    )
     preprocess_gpus: float = Field(
-        0.0, ge=0, le=8, description="share of a GPU per preprocessing replica"
+        0.2, ge=0, le=8, description="share of a GPU per preprocessing replica, where GPUs are used"
     )
     ingress_replicas: int = Field(1, ge=1, le=1000, description="replicas of the ingress")
     decode_workers: int = Field(
@@ -96,11 +100,10 @@ class Settings(BaseSettings):
                 f"min_sample_rate_hz {self.min_sample_rate_hz} is above max_sample_rate_hz "
                 f"{self.max_sample_rate_hz}: lower the first or raise the second"
             )
-        if self.device == "cpu" and (self.model_gpus or self.preprocess_gpus):
-            raise ValueError(
-                "model_gpus and preprocess_gpus must be 0 with device=cpu: a replica would hold "
-                "a share of a GPU that it never uses"
-            )
         if self.device.startswith("cuda") and not self.model_gpus:
-            raise ValueError("device=cuda needs model_gpus above 0, for example model_gpus=1")
+            raise ValueError("device=cuda needs model_gpus above 0, for example model_gpus=0.8")
+        for name in ("model_gpus", "preprocess_gpus"):
+            share = getattr(self, name)
+            if share > 1 and share != int(share):
+                raise ValueError(f"{name} {share:g} is above 1, so it must be a whole number")
         return self

@@ -27,8 +27,8 @@ def test_unknown_names_are_refused() -> None:
     ("values", "named"),
     [
         ({"min_sample_rate_hz": 50_000, "max_sample_rate_hz": 40_000}, "min_sample_rate_hz"),
-        ({"device": "cpu", "model_gpus": 0.5}, "model_gpus"),
-        ({"device": "cuda"}, "model_gpus"),
+        ({"device": "cuda", "model_gpus": 0}, "model_gpus"),
+        ({"preprocess_gpus": 1.5}, "preprocess_gpus"),
         ({"pass_seconds": 1}, "pass_seconds"),
     ],
 )
@@ -47,3 +47,15 @@ def test_config_file_fits_serves_schema_and_ours() -> None:
     [application] = schema.applications
     assert application.import_path == "serve_app:build"
     Settings(**application.args)
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "shares"),
+    [("auto", 0, (0, 0)), ("auto", 2, (0.8, 0.2)), ("cpu", 2, (0, 0)), ("cuda", 0, (0.8, 0.2))],
+)
+def test_gpus_are_used_where_they_are(
+    device: str, gpus: float, shares: tuple[float, float]
+) -> None:
+    from serve_app.builder import gpu_shares
+
+    assert gpu_shares(Settings(device=device), gpus) == shares
