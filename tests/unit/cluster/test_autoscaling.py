@@ -126,18 +126,19 @@ def test_a_replica_on_its_way_from_zero_is_not_called_back() -> None:
 
 def test_a_replica_that_serve_started_from_zero_may_stay_for_a_while() -> None:
     config = replace(CONFIG, downscale_seconds=5.0, idle_seconds=60.0)
-    state = PolicyState()
-    for observation in lasting(replace(IDLE, target=1, running=1, min_replicas=0), 100):
-        count, state = decide(state, observation, config)
+    state, count = PolicyState(), 1
+    for observation in lasting(replace(IDLE, min_replicas=0), 100):
+        seen = replace(observation, running=count, target=count)
+        count, state = decide(state, seen, config)
     assert count == 0
     # an hour later; the policy was not asked, and no replica has reported yet
     back = replace(IDLE, now=IDLE.now + 3700, target=1, running=1, min_replicas=0)
     counts = []
     for observation in lasting(back, 90):
-        count, state = decide(state, replace(observation, target=count or 1), config)
+        seen = replace(observation, target=counts[-1] if counts else 1)
+        count, state = decide(state, seen, config)
         counts.append(count)
-    assert counts[:60] == [1] * 60
-    assert 0 in counts[60:]
+    assert counts == [1] * 60 + [0] * 30
 
 
 def test_a_speed_that_nobody_reported_is_assumed() -> None:

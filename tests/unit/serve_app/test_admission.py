@@ -68,7 +68,9 @@ def test_bytes_grow_while_they_come_in() -> None:
 
 def test_refusal_leaves_no_count_behind() -> None:
     house = admission(max_requests=1)
-    with house.request(10):
-        with pytest.raises(EmotionError, match="limit is 1 requests"), house.request(10):
-            pass
+    held = house.request(10)
+    held.__enter__()
+    with pytest.raises(EmotionError, match="limit is 1 requests"), house.request(10):
+        pass
+    held.__exit__(None, None, None)
     assert (house.requests, house.bytes_held, house.refused) == (0, 0, 1)

@@ -283,7 +283,7 @@ async def test_cache_answers_every_view_of_the_same_audio(
 
 async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5):
-        while not condition():
+        while not condition():  # noqa: ASYNC110 (the condition is not ours to signal)
             await asyncio.sleep(0.01)
 
 
