@@ -1,8 +1,8 @@
 """Self-attention inside each clip of a packed batch, with ALiBi's distance bias.
 
-Two forms of the same mathematics: clip by clip without any padding, where kernels are cheap to
-start (CPU), and groups of clips of similar length padded for attention only, where a batch of
-small kernels would leave the device idle (CUDA).
+Forms of the same mathematics, each where it measured fastest: clip by clip without any padding
+on a CPU, where kernels are cheap to start; groups of clips of similar length, padded for
+attention only, on CUDA, where many small kernels would leave the device idle.
 """
 
 import math
@@ -15,6 +15,12 @@ from torch import Tensor
 
 GROUP_RATIO = 1.25
 """The longest clip of a padded group is at most this much longer than its shortest."""
+
+CACHED_SCORES = 2**20
+"""Scores that are worked on at once on a CPU: about what its second-level cache holds."""
+
+SHARED_BIAS_NUMBERS = 2**26
+"""Most numbers of biases that a batch keeps for all of its layers."""
 
 GROUP_SCORES = 2**25
 """Most scores per head in a padded group (clips * t * t): bounds its memory to about 1 GiB."""
@@ -67,14 +73,25 @@ class Attention:
         extra: extra tokens in front of each clip.
         like: a tensor of the device and precision.
         padded: groups instead of single clips.
+        shared: every layer has the same slopes, so a clip's bias is made only once.
     """
 
-    def __init__(self, bounds: Sequence[int], extra: int, like: Tensor, padded: bool) -> None:
+    def __init__(
+        self,
+        bounds: Sequence[int],
+        extra: int,
+        like: Tensor,
+        padded: bool = False,
+        shared: bool = False,
+    ) -> None:
         self._bounds = bounds
         sizes = [last - first for first, last in zip(bounds[:-1], bounds[1:], strict=True)]
         longest = -(-max(sizes) // 8) * 8 if padded else max(sizes)
         self._distances = distances(longest, extra, like)
         self._groups = _groups(bounds, like) if padded else None
+        self._shared = shared
+        self._biases: dict[int, Tensor] = {}
+        self._bias_numbers = 0
 
     def __call__(self, query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
         """Softmax attention of each clip by itself.
@@ -87,27 +104,53 @@ class Attention:
             [tokens, heads * head_dim].
         """
         slopes = slopes.to(query.dtype)[:, None, None]
-        if self._groups is None:
-            return self._by_clip(query, key, value, slopes)
         output = torch.empty_like(query)
-        for group in self._groups:
+        if self._groups is not None:
+            self._by_group(query, key, value, slopes, output)
+            return output.flatten(1)
+        # measured on a CPU: the fused kernel is faster in float32, single products in bfloat16
+        attend = self._fused if query.dtype == torch.float32 else self._by_products
+        for first, last in zip(self._bounds[:-1], self._bounds[1:], strict=True):
+            q, k, v = (part[first:last].transpose(0, 1) for part in (query, key, value))
+            output[first:last] = attend(q, k, v, slopes).transpose(0, 1)
+        return output.flatten(1)
+
+    def _bias(self, size: int, slopes: Tensor) -> Tensor:
+        if size in self._biases:
+            return self._biases[size]
+        bias = slopes * self._distances[:size, :size]
+        if self._shared and self._bias_numbers + bias.numel() <= SHARED_BIAS_NUMBERS:
+            self._biases[size] = bias
+            self._bias_numbers += bias.numel()
+        return bias
+
+    def _fused(self, query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
+        bias = self._bias(query.shape[1], slopes)[None]
+        parts = query[None], key[None], value[None]
+        return F.scaled_dot_product_attention(*parts, attn_mask=bias, scale=1.0)[0]
+
+    def _by_products(self, query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
+        heads, size, _ = query.shape
+        output = torch.empty_like(query)
+        # few heads at a time, so that their scores stay in the cache between the steps
+        step = max(1, CACHED_SCORES // (size * size))
+        for first in range(0, heads, step):
+            part = slice(first, first + step)
+            # the bias is the addend of the product: one pass over the scores fewer
+            scores = slopes[part] * self._distances[:size, :size]
+            scores = scores.baddbmm_(query[part], key[part].transpose(1, 2))
+            output[part] = torch.bmm(torch.softmax(scores, dim=-1), value[part])
+        return output
+
+    def _by_group(
+        self, query: Tensor, key: Tensor, value: Tensor, slopes: Tensor, output: Tensor
+    ) -> None:
+        for group in self._groups or ():
             length = group.tokens.shape[1]
             q, k, v = (part[group.tokens].transpose(1, 2) for part in (query, key, value))
             bias = slopes * self._distances[:length, :length] + group.mask
             mixed = F.scaled_dot_product_attention(q, k, v, attn_mask=bias, scale=1.0)
             output[group.tokens[group.valid]] = mixed.transpose(1, 2)[group.valid]
-        return output.flatten(1)
-
-    def _by_clip(self, query: Tensor, key: Tensor, value: Tensor, slopes: Tensor) -> Tensor:
-        output = query.new_empty(query.shape)
-        for first, last in zip(self._bounds[:-1], self._bounds[1:], strict=True):
-            size = last - first
-            q, k, v = (part[first:last].transpose(0, 1) for part in (query, key, value))
-            # the bias is the addend of the product: one pass over [heads, t, t] fewer
-            scores = slopes * self._distances[:size, :size]
-            scores = scores.baddbmm_(q, k.transpose(1, 2))
-            output[first:last] = torch.bmm(torch.softmax(scores, dim=-1), v).transpose(0, 1)
-        return output.flatten(1)
 
 
 def _groups(bounds: Sequence[int], like: Tensor) -> list[PaddedGroup]:

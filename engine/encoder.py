@@ -16,9 +16,10 @@ from engine.config import ModelConfig
 from engine.linear import FrameConv, Linear
 from engine.packing import Packing, lay_row, pack
 
-CONV_CHUNK_FRAMES = 1500
-"""Frames (30 s) that go through the convolutions at once: bounds their memory, since the
-first layer's output is 64 times as many rows as there are frames."""
+CONV_CHUNK_BYTES = {"cpu": 6 * 2**20, "cuda": 2**30}
+"""Size of the first convolution's output that is worked on at once. It bounds the memory, which
+would be 64 rows of it for each frame; on a CPU it also keeps the rows in the cache from one
+layer to the next (measured: 197 ms against 317 ms for 10 s of audio in one piece)."""
 
 
 class Block(nn.Module):
@@ -124,12 +125,18 @@ class Encoder(nn.Module):
         total = packing.row_samples // hop
         row = F.pad(row, (0, overlap))
         chunks = []
-        for first in range(0, total, CONV_CHUNK_FRAMES):
-            last = min(first + CONV_CHUNK_FRAMES, total)
+        step = self._conv_chunk_frames(row)
+        for first in range(0, total, step):
+            last = min(first + step, total)
             chunks.append(self._convolve(row[first * hop : last * hop + overlap]))
         x = torch.cat(chunks)[packing.row_frames]
         projected: Tensor = self.feature_proj(self.feature_norm(x))
         return projected
+
+    def _conv_chunk_frames(self, row: Tensor) -> int:
+        channels, _, stride = self.config.convs[0]
+        frame_bytes = self.config.hop // stride * channels * row.element_size()
+        return max(1, CONV_CHUNK_BYTES[row.device.type] // frame_bytes)
 
     def _convolve(self, samples: Tensor) -> Tensor:
         x = samples[:, None]
@@ -153,7 +160,11 @@ class Encoder(nn.Module):
         if self.context_norm is not None:
             x = self.context_norm(x)
         attention = Attention(
-            packing.token_bounds, self.config.extra_tokens, x, padded=x.device.type == "cuda"
+            packing.token_bounds,
+            self.config.extra_tokens,
+            x,
+            padded=x.device.type == "cuda",
+            shared=self.config.scale_layers == 1,
         )
         scaled_slopes = self._scaled_slopes()
         for layer, block in enumerate(self.blocks):

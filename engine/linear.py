@@ -15,7 +15,7 @@ PACK_ROWS = 512
 class Linear(nn.Linear):
     """`nn.Linear` with its activation and residual, which a packed weight computes in one pass.
 
-    Packed (`pack`, bfloat16 on a CPU) it calls oneDNN with the weight in the layout that its
+    Packed (`pack`, on a CPU) it calls oneDNN with the weight in the layout that its
     kernels want, where `nn.Linear` lays it out anew in every call.
     """
 
@@ -59,15 +59,12 @@ def _packed_linear(
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN takes this weight: bfloat16 on a CPU that multiplies it in hardware."""
-    from engine.precision import cpu_has_bfloat16
-
+    """Whether oneDNN takes this weight: float32 or bfloat16 on a CPU."""
     return (
         weight.device.type == "cpu"
-        and weight.dtype == torch.bfloat16
+        and weight.dtype in (torch.float32, torch.bfloat16)
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-        and cpu_has_bfloat16()
     )
 
 

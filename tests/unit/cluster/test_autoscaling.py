@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from ray import cloudpickle
+from ray.serve._private import replica
 from ray.serve._private.common import DeploymentID, ReplicaID, TimeStampedValue
 from ray.serve.autoscaling_policy import _apply_autoscaling_config
 from ray.serve.config import AutoscalingConfig, AutoscalingContext
@@ -22,11 +23,11 @@ from cluster.autoscaling import (
     PolicyConfig,
     PolicyState,
     arrival_rate,
-    autoscaling_config,
     decide,
     observe,
     required_replicas,
 )
+from cluster.scaled import autoscaling_config
 
 CONFIG = PolicyConfig()
 IDLE = Observation(
@@ -171,6 +172,11 @@ def test_knobs_that_cannot_work_are_refused_by_name(knobs: dict[str, float], nam
         AudioWorkPolicy(**knobs)
 
 
+def serve_config(min_replicas: int, max_replicas: int) -> AutoscalingConfig:
+    with pytest.warns(DeprecationWarning, match="metrics_interval_s"):
+        return AutoscalingConfig(**autoscaling_config(min_replicas, max_replicas))
+
+
 def series(*values: float) -> list[TimeStampedValue]:
     return [TimeStampedValue(990.0 + i, value) for i, value in enumerate(values)]
 
@@ -200,7 +206,7 @@ def context(**changes: Any) -> AutoscalingContext:
         "last_scale_up_time": None,
         "last_scale_down_time": None,
         "current_time": 1000.0,
-        "config": AutoscalingConfig(**autoscaling_config(1, 8)),
+        "config": None,
     }
     return AutoscalingContext(**(values | changes))
 
@@ -217,16 +223,16 @@ def test_what_serve_knows_becomes_an_observation() -> None:
 
 
 def test_serve_runs_the_policy_through_its_own_wrapper_and_pickle() -> None:
-    serve_config = AutoscalingConfig(**autoscaling_config(1, 8))
-    pickled = cloudpickle.loads(cloudpickle.dumps(serve_config))
+    config = serve_config(1, 8)
+    pickled = cloudpickle.loads(cloudpickle.dumps(config))
     policy = pickled.policy.get_policy()(**pickled.policy.policy_kwargs)
     wrapped = _apply_autoscaling_config(policy)
     metrics = dict(context().raw_metrics or {})
-    [replica] = metrics[AUDIO_SECONDS]
-    metrics[AUDIO_SECONDS] = {replica: series(0, 100, 300)}
-    count, state = wrapped(context(raw_metrics=metrics, config=serve_config))
+    [first] = metrics[AUDIO_SECONDS]
+    metrics[AUDIO_SECONDS] = {first: series(0, 100, 300)}
+    count, state = wrapped(context(raw_metrics=metrics, config=config))
     assert count == 8  # at once: Serve's own delays are 0
-    again, _ = wrapped(context(raw_metrics=metrics, config=serve_config, policy_state=state))
+    again, _ = wrapped(context(raw_metrics=metrics, config=config, policy_state=state))
     assert again == 2  # the step up was just made
 
 
@@ -234,6 +240,16 @@ def test_the_policy_needs_nothing_of_this_package_in_the_controller() -> None:
     source = Path(autoscaling.__file__).read_text("utf-8")
     assert "import ray" not in source
     assert "from cluster" not in source
+
+
+def test_replicas_report_as_often_as_the_policy_wants() -> None:
+    """Where Serve reads its environment again, `metrics_interval_s` can go."""
+    folder = Path(replica.__file__).parent
+    for name in ("replica.py", "router.py"):
+        source = (folder / name).read_text("utf-8")
+        assert "autoscaling_config.metrics_interval_s" in source
+        assert "AUTOSCALING_METRIC_PUSH_INTERVAL_S" not in source
+    assert serve_config(1, 8).metrics_interval_s == 0.5
 
 
 def test_serve_starts_from_zero_by_itself() -> None:
@@ -244,6 +260,6 @@ def test_serve_starts_from_zero_by_itself() -> None:
         running_replicas=[],
         raw_metrics={},
         capacity_adjusted_min_replicas=0,
-        config=AutoscalingConfig(**autoscaling_config(0, 8)),
+        config=serve_config(0, 8),
     )
     assert wrapped(cold)[0] == 1

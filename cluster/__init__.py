@@ -1,0 +1,1 @@
+"""Running it big: the autoscaling policy, cluster files, alerts and dashboards."""
