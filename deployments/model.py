@@ -14,7 +14,7 @@ from ray import serve
 from deployments.gate import WorkGate
 from deployments.metrics import ModelMetrics
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
-from engine.engine import SAMPLE_RATE, Engine
+from engine.engine import FULL_BATCH, SAMPLE_RATE, Engine
 from engine.errors import EmotionError
 
 logger = logging.getLogger("ray.serve.model")
@@ -23,6 +23,9 @@ logger = logging.getLogger("ray.serve.model")
 DEFAULT_BATCH_FRAMES = {"cpu": 1500, "cuda": 16_000}
 OVERTAKE_SECONDS_PER_FRAME = 0.002
 """A 30 s pass may be overtaken by short clips that arrive within 3 s of it."""
+
+SPEED_WEIGHT = 0.1
+"""Weight of the newest batch in the running speed of a replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +77,14 @@ class Model:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="model")
         self._device_error: str | None = None
         self._metrics = ModelMetrics()
+        self._held_samples = 0
+        self._done_samples = 0
+        self._speed = 0.0
         for name, milliseconds in self._engine.warm_up(self._max_batch_frames):
             logger.info("warm-up %s: %.0f ms", name, milliseconds)
+            if name == FULL_BATCH:
+                batch_seconds = self._max_batch_frames * self._engine.frame_seconds
+                self._speed = max(1.0, batch_seconds) / (milliseconds / 1000)
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Live limits: `max_batch_frames`."""
@@ -91,8 +100,21 @@ class Model:
         wave = audio.as_float()
         cost = self._engine.work(wave.size)
         job = _Job(wave, audio.frame_embeddings, cost, arrived)
-        await self._gate.admit(cost)
-        return await self._run_batch(job)
+        self._held_samples += wave.size
+        try:
+            await self._gate.admit(cost)
+            return await self._run_batch(job)
+        finally:
+            self._held_samples -= wave.size
+            self._done_samples += wave.size
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """What `cluster.autoscaling` scales by; called by Serve every half second."""
+        return {
+            "audio_seconds": self._held_samples / SAMPLE_RATE,
+            "done_audio_seconds": self._done_samples / SAMPLE_RATE,
+            "audio_seconds_per_second": self._speed,
+        }
 
     # the gate cuts the batches; this limit only has to be beyond any of them
     @serve.batch(max_batch_size=10**6, batch_wait_timeout_s=0, batch_size_fn=_batch_work)
@@ -134,6 +156,10 @@ class Model:
         ]
 
     def _observe(self, jobs: list[_Job], milliseconds: float, retries: int) -> None:
+        if _batch_work(jobs) >= self._max_batch_frames / 2:
+            # only well-filled batches tell how fast a busy replica is
+            seconds = sum(job.wave.size for job in jobs) / SAMPLE_RATE
+            self._speed += SPEED_WEIGHT * (seconds / (milliseconds / 1000) - self._speed)
         metrics = self._metrics
         metrics.batch_clips.observe(len(jobs))
         metrics.batch_frames.observe(_batch_work(jobs))

@@ -24,6 +24,9 @@ SAMPLE_RATE = 16_000
 MAX_BATCH_FRAMES = 32_000
 """Frames that go through the encoder at once (640 s): bounds the memory of one call."""
 
+FULL_BATCH = "full batch of 1 s"
+"""Name of the warm-up step that fills a batch with clips of one second."""
+
 Samples = NDArray[np.float32]
 
 
@@ -126,7 +129,7 @@ class Engine:
             "one frame": [self.config.receptive_field],
             "1 s": [SAMPLE_RATE],
             "longest pass": [longest],
-            "full batch of 1 s": [SAMPLE_RATE] * (batch // SAMPLE_RATE),
+            FULL_BATCH: [SAMPLE_RATE] * (batch // SAMPLE_RATE),
         }
         for name, lengths in sizes.items():
             started = perf_counter()

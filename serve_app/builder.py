@@ -1,11 +1,14 @@
 """`build(Settings) -> Application`: what `serve run serve_app:build` and the config file import."""
 
+import warnings
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import ray
 from ray.serve import Application
 
+from cluster.autoscaling import PolicyConfig
+from cluster.scaled import autoscaling_config
 from deployments.cache import Cache
 from deployments.graph import Graph
 from deployments.ingress import Ingress
@@ -22,6 +25,9 @@ MAX_ONGOING_REQUESTS = 100_000
 """The queue is in the replica, next to the batcher: Serve's default of 5 would cap the batch
 and leave the rest to the router's back-off."""
 
+TARGET_AUDIO_SECONDS = {False: 60.0, True: 1_200.0}
+"""Default of `model_target_audio_seconds` without and with a GPU: some seconds of work."""
+
 SMALL_CPU = 0.1
 """CPU share of a deployment for placement only; threads are set by the deployments."""
 
@@ -31,8 +37,9 @@ def build(args: Settings) -> Application:
     model_gpus, preprocess_gpus = gpu_shares(args, _cluster_gpus())
     encoding = {"encoding": "JSON"} if args.log_format == "json" else {}
     logging_config = {**QUIET_LOGGING, **encoding}
-    model = Model.options(  # type: ignore[attr-defined]
-        num_replicas=args.model_replicas,
+    model = _options(
+        Model,
+        **_model_scale(args, model_gpus),
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(model_gpus),
         logging_config=logging_config,
@@ -47,19 +54,23 @@ def build(args: Settings) -> Application:
             gpu_share=model_gpus,
         )
     )
-    preprocess = Preprocess.options(  # type: ignore[attr-defined]
+    preprocess = _options(
+        Preprocess,
+        num_replicas=args.preprocess_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(preprocess_gpus),
         logging_config=logging_config,
     ).bind(PreprocessSettings(device=_device(args, preprocess_gpus)))
     cache = None
     if args.cache_bytes:
-        cache = Cache.options(  # type: ignore[attr-defined]
+        cache = _options(
+            Cache,
             max_ongoing_requests=MAX_ONGOING_REQUESTS,
             ray_actor_options=_actor_options(0.0),
             logging_config=logging_config,
         ).bind(args.cache_bytes)
-    application: Application = Ingress.options(  # type: ignore[attr-defined]
+    application: Application = _options(
+        Ingress,
         num_replicas=args.ingress_replicas,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(0.0),
@@ -71,6 +82,27 @@ def _create_service(settings: Settings, graph: Graph, store: CacheStore | None) 
     from serve_app.service import EmotionService
 
     return EmotionService(settings, graph, store)
+
+
+def _options(deployment: Any, **options: Any) -> Any:
+    with warnings.catch_warnings():
+        # `metrics_interval_s`: what Serve's warning names instead has no effect in 2.60
+        warnings.filterwarnings("ignore", "The `metrics_interval_s`", DeprecationWarning)
+        return deployment.options(**options)
+
+
+def _model_scale(args: Settings, model_gpus: float) -> dict[str, Any]:
+    scale: dict[str, Any] = {"num_replicas": args.model_replicas}
+    if args.model_max_replicas:
+        target = args.model_target_audio_seconds or TARGET_AUDIO_SECONDS[bool(model_gpus)]
+        policy = PolicyConfig(
+            target_audio_seconds=target, downscale_seconds=args.model_downscale_seconds
+        )
+        limits = args.model_min_replicas, args.model_max_replicas
+        scale = {"autoscaling_config": autoscaling_config(*limits, policy)}
+    if args.model_replicas_per_node:
+        scale["max_replicas_per_node"] = args.model_replicas_per_node
+    return scale
 
 
 def gpu_shares(args: Settings, cluster_gpus: float) -> tuple[float, float]:

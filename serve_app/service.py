@@ -113,9 +113,17 @@ class EmotionService:
         self._info = info = await self._graph.info()
         if not self.settings.max_inflight_audio_seconds:
             kind = info.device.split(":")[0]
-            replicas = self.settings.model_replicas
+            replicas = self.settings.most_model_replicas
             self.admission.max_audio_seconds = AUDIO_SECONDS_IN_GRAPH[kind] * replicas
         return info
+
+    async def ready(self) -> None:
+        """Return when a model replica answers; raises `not_ready` otherwise.
+
+        A fleet that may be at zero is ready once it was: a probe must not wake it.
+        """
+        may_be_at_zero = self.settings.model_max_replicas and not self.settings.model_min_replicas
+        await (self.known_info() if may_be_at_zero else self.info())
 
     async def known_info(self) -> ModelInfo:
         """Facts about the model as last seen: the graph is asked only the first time."""

@@ -44,6 +44,22 @@ class Settings(BaseSettings):
         description="work of one batch in frames of 20 ms; 0: 1500 on a CPU, 16000 on CUDA",
     )
     model_replicas: int = Field(1, ge=1, le=1000, description="replicas of the model")
+    model_max_replicas: int = Field(
+        0, ge=0, le=1000, description="most replicas when scaling by work; 0: always model_replicas"
+    )
+    model_min_replicas: int = Field(
+        1, ge=0, le=1000, description="fewest replicas when scaling by work"
+    )
+    model_target_audio_seconds: float = Field(
+        0.0, ge=0, description="audio held per replica when scaling; 0: 60 on a CPU, 1200 on CUDA"
+    )
+    model_downscale_seconds: float = Field(
+        300.0, ge=0, description="how long fewer replicas must have been enough"
+    )
+    model_replicas_per_node: int = Field(
+        0, ge=0, le=100, description="most model replicas on one node; 0: as many as fit"
+    )
+    preprocess_replicas: int = Field(1, ge=1, le=1000, description="replicas of the preprocessing")
     model_gpus: float = Field(
         0.8, ge=0, le=8, description="share of a GPU per model replica, where GPUs are used"
     )
@@ -80,7 +96,7 @@ class Settings(BaseSettings):
         0.0,
         ge=0,
         description="audio in the graph per ingress replica; 0: 300 on a CPU, 4000 on CUDA, "
-        "times model_replicas",
+        "times the most model replicas",
     )
     cache_bytes: int = Field(
         256 * 2**20, ge=0, description="cache of what was heard before; 0: off"
@@ -106,4 +122,19 @@ class Settings(BaseSettings):
             share = getattr(self, name)
             if share > 1 and share != int(share):
                 raise ValueError(f"{name} {share:g} is above 1, so it must be a whole number")
+        if 0 < self.model_max_replicas < max(1, self.model_min_replicas):
+            raise ValueError(
+                f"model_max_replicas {self.model_max_replicas} is below model_min_replicas "
+                f"{self.model_min_replicas}"
+            )
+        if 0 < self.model_target_audio_seconds <= self.pass_seconds:
+            raise ValueError(
+                f"model_target_audio_seconds {self.model_target_audio_seconds:g} must be above "
+                f"pass_seconds {self.pass_seconds:g}: one pass would ask for another replica"
+            )
         return self
+
+    @property
+    def most_model_replicas(self) -> int:
+        """How many model replicas there may be."""
+        return self.model_max_replicas or self.model_replicas

@@ -24,7 +24,7 @@ def health_router(service: "EmotionService") -> APIRouter:
     @router.get("/", include_in_schema=False)
     @router.get("/health", summary="A model replica is loaded and warm")
     async def health() -> dict[str, str]:
-        await service.info()
+        await service.ready()
         return {"status": "ready"}
 
     @router.get("/info", summary="The model, its labels and the limits in force")

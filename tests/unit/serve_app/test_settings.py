@@ -1,6 +1,7 @@
 """One name for each setting, everywhere; what does not fit together is refused by name."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -59,3 +60,42 @@ def test_gpus_are_used_where_they_are(
     from serve_app.builder import gpu_shares
 
     assert gpu_shares(Settings(device=device), gpus) == shares
+
+
+def test_model_reports_what_the_policy_scales_by() -> None:
+    from cluster import autoscaling
+    from deployments.model import Model
+
+    replica = SimpleNamespace(_held_samples=48_000, _done_samples=16_000, _speed=9.0)
+    assert Model.func_or_class.record_autoscaling_stats(replica) == {
+        autoscaling.AUDIO_SECONDS: 3.0,
+        autoscaling.DONE_AUDIO_SECONDS: 1.0,
+        autoscaling.SPEED: 9.0,
+    }
+
+
+def test_scaling_by_work_reaches_the_deployment() -> None:
+    from serve_app.builder import build
+
+    settings = Settings(model_max_replicas=8, model_min_replicas=2, model_replicas_per_node=4)
+    application = build(settings)
+    [model] = [
+        bound._bound_deployment
+        for bound in application._bound_deployment.init_args
+        if getattr(getattr(bound, "_bound_deployment", None), "name", "") == "Model"
+    ]
+    scaling = model._deployment_config.autoscaling_config
+    assert (scaling.min_replicas, scaling.max_replicas) == (2, 8)
+    assert model._replica_config.max_replicas_per_node == 4
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"model_max_replicas": 2, "model_min_replicas": 3},
+        {"model_target_audio_seconds": 20},
+    ],
+)
+def test_scaling_limits_fit(values: dict[str, object]) -> None:
+    with pytest.raises(ValidationError):
+        Settings(**values)
