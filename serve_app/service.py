@@ -1,11 +1,7 @@
 """What one request does: decode → passes through the graph → answer. No HTTP, no Ray."""
 
-import logging
-import os
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from deployments.graph import Graph
@@ -13,52 +9,17 @@ from deployments.metrics import RequestMetrics
 from deployments.wire import ModelInfo
 from engine.audio import DecodeLimits, DecodeRequest
 from engine.audio.pool import DecodePool
-from engine.audio.types import SourceReport
 from engine.errors import EmotionError
-from engine.timeline import HeardPass
 from serve_app.admission import Admission
-from serve_app.cache import Body, CacheStore, HeardCache, HeardStream
-from serve_app.http.access_log import write_json_to_streams
-from serve_app.http.keys import keys_from
-from serve_app.listening import Heard, Listener
+from serve_app.cache import Body, CacheStore, HeardCache
+from serve_app.events import Accepted, Decoded, Done, Event, RequestResults
+from serve_app.listening import Listener
 from serve_app.parameters import Parameters
-from serve_app.results import ChannelResult
 from serve_app.settings import Settings
 from serve_app.timings import Timings
 
 AUDIO_SECONDS_IN_GRAPH = {"cpu": 300.0, "cuda": 4_000.0}
 """Default of `max_inflight_audio_seconds` by device: tens of seconds of work on a large model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """It is audio, there is room for it, and the first of it has been decoded."""
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentFound:
-    """A segment of the timeline is complete."""
-
-    channel: int | None
-    segment: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Decoded:
-    """The decoder has reached the end of the file."""
-
-    reports: tuple[SourceReport, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The whole result object and the seconds of audio it is about."""
-
-    result: dict[str, Any]
-    seconds: float
-
-
-Event = Accepted | SegmentFound | Decoded | Done
 
 
 class EmotionService:
@@ -69,8 +30,6 @@ class EmotionService:
         self._graph = graph
         self._info: ModelInfo | None = None
         self.metrics = RequestMetrics()
-        # secrets come by environment or file only: `args` are shown by `serve status`
-        self.keys = keys_from(settings.api_keys_file, os.environ)
         self._cache = HeardCache(store) if store is not None else None
         self.admission = Admission(
             settings.max_inflight_requests,
@@ -88,8 +47,6 @@ class EmotionService:
 
     def start(self) -> None:
         """Start the decoder processes."""
-        if self.settings.log_format == "json":
-            write_json_to_streams(logging.getLogger("ray.serve"))
         self._decoders.start()
 
     async def close(self) -> None:
@@ -177,7 +134,7 @@ class EmotionService:
         self, body: Body, parameters: Parameters, request_id: str, timings: Timings
     ) -> AsyncGenerator[Event]:
         info = await self.known_info()
-        results = _Results(parameters, info)
+        results = RequestResults(parameters, info)
         find_speech = parameters.needs_speech(self.settings.vad == "always")
         key = None
         if self._cache is not None and not parameters.needs_frame_embeddings:
@@ -215,53 +172,3 @@ class EmotionService:
             pcm=parameters.pcm,
             min_samples_16k=info.receptive_field,
         )
-
-
-class _Results:
-    """The results of one request, one per stream of audio."""
-
-    def __init__(self, parameters: Parameters, info: ModelInfo) -> None:
-        self._split = parameters.channels == "split"
-        self._make = partial(ChannelResult, parameters, info)
-        self._make()  # so that an unknown label is refused before anything is decoded
-        self._channels: dict[int | None, ChannelResult] = {}
-        self._passes: dict[int | None, list[HeardPass]] = {}
-
-    async def live(self, heard: AsyncIterator[Heard]) -> AsyncGenerator[Event]:
-        async for channel, heard_pass in heard:
-            for event in self._add(channel, heard_pass):
-                yield event
-
-    def replay(self, streams: list[HeardStream], request_id: str) -> list[Event]:
-        events: list[Event] = []
-        for stream in streams:
-            for heard_pass in stream.passes:
-                events += self._add(stream.report.channel, heard_pass)
-        reports = tuple(stream.report for stream in streams)
-        return [*events, Decoded(reports), *self.finish(reports, request_id)]
-
-    def finish(self, reports: tuple[SourceReport, ...], request_id: str) -> list[Event]:
-        events: list[Event] = []
-        objects = []
-        for report in reports:
-            result = self._channels[report.channel]
-            events += [SegmentFound(report.channel, segment) for segment in result.finish()]
-            objects.append(result.to_object(report, request_id))
-        seconds = max(report.duration for report in reports)
-        if not self._split:
-            return [*events, Done(objects[0], seconds)]
-        items = [
-            {"channel": report.channel, **item}
-            for report, item in zip(reports, objects, strict=True)
-        ]
-        return [*events, Done({"object": "list", "data": items}, seconds)]
-
-    def streams(self, reports: tuple[SourceReport, ...]) -> list[HeardStream]:
-        return [HeardStream(tuple(self._passes[r.channel]), r) for r in reports]
-
-    def _add(self, channel: int | None, heard_pass: HeardPass) -> list[Event]:
-        if channel not in self._channels:
-            self._channels[channel] = self._make()
-        self._passes.setdefault(channel, []).append(heard_pass)
-        segments = self._channels[channel].add(heard_pass)
-        return [SegmentFound(channel, segment) for segment in segments]

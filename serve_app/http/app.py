@@ -1,16 +1,19 @@
 """The ASGI application: routes, errors, documentation, and what stands in front of them."""
 
+import logging
+import os
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
 
-from serve_app.http.access_log import AccessLogMiddleware
+from serve_app.http.access_log import AccessLogMiddleware, write_json_to_streams
 from serve_app.http.auth import ApiKeyMiddleware, cors_options
 from serve_app.http.emotions import emotions_router
 from serve_app.http.errors import install_error_handlers
 from serve_app.http.health import health_router
+from serve_app.http.keys import keys_from
 from serve_app.http.models import models_router
 
 if TYPE_CHECKING:
@@ -25,13 +28,18 @@ def build_http(service: "EmotionService") -> FastAPI:
         description="The emotion of speech: nine emotions, a frame timeline, embeddings.",
         redoc_url=None,
     )
+    settings = service.settings
+    if settings.log_format == "json":
+        write_json_to_streams(logging.getLogger("ray.serve"))
     install_error_handlers(app)
     app.include_router(emotions_router(service))
     app.include_router(models_router(service))
     app.include_router(health_router(service))
+    # secrets come by environment or file only: `args` are shown by `serve status`
+    keys = keys_from(settings.api_keys_file, os.environ)
     # the last one added is the first to see a request
-    app.add_middleware(ApiKeyMiddleware, keys=service.keys)
-    if options := cors_options(service.settings.cors_origins):
+    app.add_middleware(ApiKeyMiddleware, keys=keys)
+    if options := cors_options(settings.cors_origins):
         app.add_middleware(CORSMiddleware, **options)
-    app.add_middleware(AccessLogMiddleware, log_format=service.settings.log_format)
+    app.add_middleware(AccessLogMiddleware, log_format=settings.log_format)
     return app

@@ -20,7 +20,8 @@ from serve_app.results import error_object
 from serve_app.timings import Timings
 
 if TYPE_CHECKING:
-    from serve_app.service import Done, EmotionService
+    from serve_app.events import Done
+    from serve_app.service import EmotionService
 
 
 _Shape = Callable[[AudioRequest, Request, Timings], Awaitable[Response]]

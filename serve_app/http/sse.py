@@ -11,11 +11,11 @@ from starlette.types import Receive, Scope, Send
 
 from engine.errors import EmotionError
 from serve_app.cache import Body
+from serve_app.events import Accepted, Decoded, Done, Event, SegmentFound
 from serve_app.http.access_log import set_timings
 from serve_app.http.request_id import request_id
 from serve_app.parameters import Parameters
 from serve_app.results import error_object, to_json
-from serve_app.service import Accepted, Decoded, Done, Event, SegmentFound
 from serve_app.timings import Timings
 
 if TYPE_CHECKING:
