@@ -29,6 +29,9 @@ SERVER_TIMING = "decode;dur=1.25, queue;dur=0, total;dur=9.5, cache;desc=hit"
 @pytest.fixture
 def records() -> Iterator[list[logging.LogRecord]]:
     """What was logged, with Serve's own logger silent at INFO."""
+    # its import sets the logger's handlers anew, which would drop the one below
+    import ray.serve  # noqa: F401
+
     found: list[logging.LogRecord] = []
     handler = logging.Handler()
     handler.emit = found.append  # type: ignore[method-assign]
