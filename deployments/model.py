@@ -133,12 +133,14 @@ class Model:
         try:
             results = self._engine.infer_each([job.wave for job in jobs], frame_embeddings)
         except Exception as error:
-            # whatever the device did, every caller of this batch gets an answer
             logger.exception("batch of %d failed", len(jobs))
-            self._device_error = str(error)
             self._metrics.batch_failures.inc()
+            if is_device_lost(error):
+                self._device_error = str(error)
+            elif len(jobs) > 1:
+                # whatever it was, it is one clip's: the others get their answers
+                return [result for job in jobs for result in self._compute([job])]
             return [EmotionError("internal", "The model failed on this audio.") for _ in jobs]
-        self._device_error = None
         milliseconds = (perf_counter() - started) * 1000
         self._observe(jobs, milliseconds, self._engine.retries - retries)
         return [
@@ -190,6 +192,14 @@ class Model:
         )
 
     def check_health(self) -> None:
-        """Fail where the last batch failed as a whole: the device is likely lost."""
+        """Fail where the device is lost: only a new process can use it again."""
         if self._device_error is not None:
             raise RuntimeError(self._device_error)
+
+
+def is_device_lost(error: Exception) -> bool:
+    """Whether every later call of this process would fail as well (a sticky CUDA error)."""
+    import torch
+
+    out_of_memory = isinstance(error, torch.OutOfMemoryError)
+    return isinstance(error, torch.AcceleratorError) and not out_of_memory

@@ -1,0 +1,69 @@
+"""One clip that the engine fails on does not take its batch along."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from deployments.gate import WorkGate
+from deployments.metrics import ModelMetrics
+from deployments.model import Model, _Job, is_device_lost
+from deployments.wire import Scored
+from engine.emotions import Emotions
+from engine.errors import EmotionError
+
+
+class FakeEngine:
+    """Fails on any batch that holds a clip of the poisonous length."""
+
+    retries = 0
+    padding_ratio = 0.0
+    frame_seconds = 0.02
+    device = torch.device("cpu")
+
+    def __init__(self, failure: Exception) -> None:
+        self.failure = failure
+
+    def infer_each(self, waves: list[np.ndarray], frame_embeddings: bool) -> list[Any]:
+        if any(wave.size == 666 for wave in waves):
+            raise self.failure
+        logits = np.zeros((3, 2), np.float32)
+        return [Emotions(("a", "b"), logits, (3,), np.zeros(4, np.float32)) for _ in waves]
+
+
+def model_with(failure: Exception) -> Any:
+    model = Model.func_or_class.__new__(Model.func_or_class)
+    model._engine = FakeEngine(failure)
+    model._metrics = ModelMetrics()
+    model._gate = WorkGate(lambda: 1)
+    model._max_batch_frames = 1_500
+    model._device_error = None
+    return model
+
+
+def jobs(*sizes: int) -> list[_Job]:
+    return [_Job(np.zeros(size, np.float32), False, 10, 0.0) for size in sizes]
+
+
+def test_the_other_clips_of_a_failed_batch_get_their_answers() -> None:
+    model = model_with(ValueError("odd clip"))
+    results = model._compute(jobs(500, 666, 700))
+    assert [type(result) for result in results] == [Scored, EmotionError, Scored]
+    assert results[1].error_type == "internal"
+    assert "odd clip" not in results[1].message
+    model.check_health()
+
+
+def test_lost_device_makes_the_replica_unhealthy() -> None:
+    lost = torch.AcceleratorError.__new__(torch.AcceleratorError)
+    model = model_with(lost)
+    results = model._compute(jobs(500, 666))
+    assert [type(result) for result in results] == [EmotionError, EmotionError]
+    with pytest.raises(RuntimeError):
+        model.check_health()
+
+
+def test_only_sticky_errors_are_a_lost_device() -> None:
+    assert not is_device_lost(torch.OutOfMemoryError("full"))
+    assert not is_device_lost(RuntimeError("shape"))
