@@ -261,11 +261,15 @@ def test_a_model_that_cannot_be_loaded_stops_the_start_in_one_line(
 
 def test_what_does_not_fit_stops_the_start_in_one_line_and_leaves_nothing(tmp_path: Path) -> None:
     log = tmp_path / "log"
-    flags = ["--model-replicas", "9", "--model-gpus", "8"]
+    config = yaml.safe_load((ROOT / "serve_config.yaml").read_text())
+    greedy = {"name": "Model", "ray_actor_options": {"num_cpus": 6_400}}
+    config["applications"][0]["deployments"] = [greedy]
+    (tmp_path / "config.yaml").write_text(yaml.safe_dump(config))
+    flags = ["--config", str(tmp_path / "config.yaml")]
     process = spawn(log, "--port", str(free_port()), *flags)
     output, _ = process.communicate(timeout=START_SECONDS)
     assert (process.returncode, output) == (1, "")
-    assert "e2v: a replica of Model does not fit: it needs 8 GPU" in log.read_text()
+    assert "e2v: a replica of Model does not fit: it needs 6400 CPU" in log.read_text()
     assert "Traceback" not in log.read_text()
     assert session_members(process.pid) == []
 

@@ -97,17 +97,17 @@ def torn(tiny: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def counted_linears(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """Rows of every `F.linear` call, which `nn.Linear` makes too, in order."""
+def counted_linears() -> Iterator[list[int]]:
+    """Rows of every call of a linear layer, in order."""
     calls: list[int] = []
-    original = torch.nn.functional.linear
 
-    def linear(x: torch.Tensor, *args: Any) -> torch.Tensor:
-        calls.append(x.shape[0])
-        return original(x, *args)
+    def count(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+        if isinstance(module, torch.nn.Linear):
+            calls.append(inputs[0].shape[0])
 
-    monkeypatch.setattr(torch.nn.functional, "linear", linear)
-    return calls
+    hook = torch.nn.modules.module.register_module_forward_hook(count)
+    yield calls
+    hook.remove()
 
 
 def clip(samples: int, seed: int = 0) -> Samples:
