@@ -10,7 +10,7 @@ LATER_PYTHONS := \
 	'standard-chunk==3.13.0; python_version >= "3.13"' \
 	'standard-sunau==3.13.0; python_version >= "3.13"'
 
-.PHONY: install serve test test-slow check sample lock
+.PHONY: install serve bench test test-slow fuzz chaos check sample lock
 
 install: $(INSTALLED)
 
@@ -29,10 +29,22 @@ test: install
 test-slow: install
 	$(BIN)/python -m pytest -m slow
 
+# longer, or at a rate of your own: make chaos CHAOS='--seconds 120 --rate 10'
+chaos: install
+	$(BIN)/python -m cluster.chaos $(CHAOS)
+
+# damaged files and nearly right requests by the ten thousand: some minutes
+fuzz: install
+	$(BIN)/python -m pytest -m slow tests/fuzz tests/unit/audio/test_audio_fuzz.py
+
 check: install
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+
+bench: install
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	$(BIN)/python -m benchmarks $(BENCH)
 
 sample: install
 	$(BIN)/python tools/make_sample.py
@@ -40,7 +52,7 @@ sample: install
 lock:
 	rm -rf build/lock
 	$(PYTHON) -m venv build/lock
-	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[dev,train]'
+	build/lock/bin/python -m pip install --quiet --disable-pip-version-check '.[bench,dev,train]'
 	build/lock/bin/python -m pip freeze --all --exclude pip --exclude emotion2vec-serve \
 		> constraints.txt
 	printf '%s\n' $(LATER_PYTHONS) >> constraints.txt

@@ -128,9 +128,11 @@ class Engine:
         sizes = {
             "one frame": [self.config.receptive_field],
             "1 s": [SAMPLE_RATE],
-            "longest pass": [longest],
             FULL_BATCH: [SAMPLE_RATE] * (batch // SAMPLE_RATE),
         }
+        if self.device.type == "cuda":
+            # memory is reserved by the largest shape; a CPU has nothing to prepare for it
+            sizes["longest pass"] = [longest]
         for name, lengths in sizes.items():
             started = perf_counter()
             noise = np.random.default_rng(0)
@@ -259,6 +261,7 @@ class Engine:
             for wave in waves
         ]
         features, packing = encoder(tensors)
+        self.padding_ratio = 1 - packing.token_bounds[-1] / packing.tokens.numel()
         logits = encoder.classify(features)[:, self.columns]
         return list(
             zip(_to_numpy(logits, packing.frames), _to_numpy(features, packing.frames), strict=True)

@@ -1,0 +1,34 @@
+"""Clips to measure with: sound like speech, of known lengths."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engine.engine import SAMPLE_RATE
+
+Samples = NDArray[np.float32]
+
+
+def clip(seconds: float, seed: int = 0) -> Samples:
+    """Float32 [n] at 16 kHz: harmonics of a gliding pitch under syllables, with noise."""
+    from engine.verify import speech_like
+
+    return speech_like(seconds, seed)
+
+
+def clips(lengths: list[float]) -> list[Samples]:
+    """One clip of each length in seconds, all different."""
+    return [clip(seconds, seed) for seed, seconds in enumerate(lengths)]
+
+
+def mixed_lengths(total_seconds: float, seed: int = 0) -> list[float]:
+    """Lengths of 1 to 30 s, uniform, that add up to at least `total_seconds`."""
+    draw = np.random.default_rng(seed)
+    lengths: list[float] = []
+    while sum(lengths) < total_seconds:
+        lengths.append(round(float(draw.uniform(1, 30)), 2))
+    return lengths
+
+
+def samples_of(seconds: float) -> int:
+    """Samples of a clip of that length at 16 kHz."""
+    return round(seconds * SAMPLE_RATE)
