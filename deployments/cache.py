@@ -5,6 +5,7 @@ A deployment of its own, so that it ends with the application; lost with its rep
 costs only the work done again.
 """
 
+import asyncio
 import logging
 from collections import OrderedDict
 from typing import Any
@@ -68,6 +69,10 @@ class Cache:
         self._cache.put(key, value)
 
 
+LOOKUP_SECONDS = 0.5
+"""Longest wait for the cache: while its replica is replaced, requests go on without it."""
+
+
 class ServeCache:
     """The ingress's side: a cache that cannot be reached is a miss, never an error."""
 
@@ -77,8 +82,9 @@ class ServeCache:
     async def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
         try:
-            value: bytes | None = await self._handle.get.remote(key)
-        except (RayError, RayServeException) as error:
+            async with asyncio.timeout(LOOKUP_SECONDS):
+                value: bytes | None = await self._handle.get.remote(key)
+        except (RayError, RayServeException, TimeoutError) as error:
             logger.warning("the cache did not answer: %s", type(error).__name__)
             return None
         return value

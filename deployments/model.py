@@ -151,6 +151,8 @@ class Model:
                 embedding=result.embedding,
                 frame_embeddings=result.frame_embeddings if job.frame_embeddings else None,
                 labels=result.labels,
+                model=self._engine.name,
+                revision=self._engine.revision,
                 queue_ms=(started - job.arrived) * 1000,
                 model_ms=milliseconds,
             )

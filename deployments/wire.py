@@ -60,6 +60,7 @@ class Scored:
         embedding: float32 [D], mean over the frames.
         frame_embeddings: float32 [T, D] where they were asked for.
         labels: the checkpoint's tokens.
+        model, revision: which model said so; during a roll it may be another than before.
         queue_ms, model_ms: time waited for the batch, time in the batch.
     """
 
@@ -67,6 +68,8 @@ class Scored:
     embedding: Floats
     frame_embeddings: Floats | None
     labels: tuple[str, ...]
+    model: str
+    revision: str
     queue_ms: float
     model_ms: float
 

@@ -33,7 +33,8 @@ class Admission:
     Attributes:
         max_requests, max_bytes: requests and body bytes in flight.
         max_audio_seconds: audio in the graph. A request's first pass is refused beyond it, a
-            later one waits, and with nothing in the graph a pass of any length may enter.
+            later one waits beyond half of it, and with nothing in the graph a pass of any
+            length may enter.
     """
 
     max_requests: int
@@ -95,8 +96,9 @@ class Admission:
             self._wake()
 
     def _fits(self, seconds: float) -> bool:
+        # long files fill half of the graph at most: the rest is for requests that come in
         in_graph = self.audio_seconds
-        return in_graph < EMPTY_SECONDS or in_graph + seconds <= self.max_audio_seconds
+        return in_graph < EMPTY_SECONDS or in_graph + seconds <= self.max_audio_seconds / 2
 
     def _wake(self) -> None:
         planned = 0.0

@@ -32,14 +32,30 @@ SMALL_CPU = 0.1
 """CPU share of a deployment for placement only; threads are set by the deployments."""
 
 
+HEALTH_CHECK_SECONDS = 2.0
+"""A replica that was killed is replaced this much later at most; Serve's default is 10 s."""
+
+DRAIN_SECONDS = 600.0
+"""How long a replica that is told to stop may take over what it holds; without work it goes at
+once. Serve's default of 20 s cuts long files and, on a busy machine, short ones."""
+
+ONE_MORE_PERCENT = 1
+"""A roll starts one new replica before an old one goes (Serve rounds up). Its default is the
+other way round: one replica alone would leave a gap, and wrong weights would leave none."""
+
+
 def build(args: Settings) -> Application:
     """Bind ingress → preprocess → model."""
-    model_gpus, preprocess_gpus = gpu_shares(args, _cluster_gpus())
+    cards = _cluster_gpus()
+    model_gpus, preprocess_gpus = gpu_shares(args, cards)
+    surge = {"max_surge_percent": ONE_MORE_PERCENT}
+    gpu_surge = surge if room_for_one_more(args, cards) else {}
     encoding = {"encoding": "JSON"} if args.log_format == "json" else {}
     logging_config = {**QUIET_LOGGING, **encoding}
     model = _options(
         Model,
         **_model_scale(args, model_gpus),
+        **({} if args.model_replicas_per_node else gpu_surge),
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(model_gpus),
         logging_config=logging_config,
@@ -57,6 +73,7 @@ def build(args: Settings) -> Application:
     preprocess = _options(
         Preprocess,
         num_replicas=args.preprocess_replicas,
+        **gpu_surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(preprocess_gpus),
         logging_config=logging_config,
@@ -65,6 +82,7 @@ def build(args: Settings) -> Application:
     if args.cache_bytes:
         cache = _options(
             Cache,
+            **surge,
             max_ongoing_requests=MAX_ONGOING_REQUESTS,
             ray_actor_options=_actor_options(0.0),
             logging_config=logging_config,
@@ -72,6 +90,7 @@ def build(args: Settings) -> Application:
     application: Application = _options(
         Ingress,
         num_replicas=args.ingress_replicas,
+        **surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(0.0),
     ).bind(partial(_create_service, args), args.request_timeout_seconds, preprocess, model, cache)
@@ -88,7 +107,11 @@ def _options(deployment: Any, **options: Any) -> Any:
     with warnings.catch_warnings():
         # `metrics_interval_s`: what Serve's warning names instead has no effect in 2.60
         warnings.filterwarnings("ignore", "The `metrics_interval_s`", DeprecationWarning)
-        return deployment.options(**options)
+        return deployment.options(
+            health_check_period_s=HEALTH_CHECK_SECONDS,
+            graceful_shutdown_timeout_s=DRAIN_SECONDS,
+            **options,
+        )
 
 
 def _model_scale(args: Settings, model_gpus: float) -> dict[str, Any]:
@@ -110,6 +133,17 @@ def gpu_shares(args: Settings, cluster_gpus: float) -> tuple[float, float]:
     if args.device == "cpu" or (args.device == "auto" and not cluster_gpus):
         return 0.0, 0.0
     return args.model_gpus, args.preprocess_gpus
+
+
+def room_for_one_more(args: Settings, cards: float) -> bool:
+    """Whether some card surely has a free share for one more replica of each kind.
+
+    Free shares may lie on different cards; where their average is enough, one card's is. A roll
+    that starts a replica first would otherwise wait for room for ever.
+    """
+    model_gpus, preprocess_gpus = gpu_shares(args, cards)
+    used = model_gpus * args.most_model_replicas + preprocess_gpus * args.preprocess_replicas
+    return cards - used >= cards * (model_gpus + preprocess_gpus) or not used
 
 
 def _cluster_gpus() -> float:

@@ -55,6 +55,11 @@ class RequestResults:
         self._channels: dict[int | None, ChannelResult] = {}
         self._passes: dict[int | None, list[HeardPass]] = {}
 
+    def name_model(self, model: str) -> None:
+        """Name another model than the one that was known at the beginning."""
+        for result in self._channels.values():
+            result.model = model
+
     async def live(self, heard: AsyncIterator[Heard]) -> AsyncGenerator[Event]:
         """Segments, as passes are heard."""
         async for channel, heard_pass in heard:

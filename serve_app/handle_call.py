@@ -25,6 +25,7 @@ async def predict(
         if parameters.get("stream"):
             raise EmotionError("invalid_request", "A handle call cannot have stream=true.")
         body, added = encoded_audio(audio, sample_rate)
+        check_body_bytes(len(body), service.settings.max_body_bytes)
         wanted = parse_parameters({**parameters, **added})
         with service.admission.request(len(body)):
             done = await service.analyze(body, wanted, request_id, Timings())
@@ -58,6 +59,13 @@ def encoded_audio(audio: Any, sample_rate: int | None) -> tuple[bytes, dict[str,
         raise EmotionError("invalid_request", "An array needs its sample_rate in Hz.")
     body = np.ascontiguousarray(audio, "<f4").tobytes()
     return body, {"encoding": "pcm_f32le", "sample_rate": sample_rate, "num_channels": 1}
+
+
+def check_body_bytes(size: int, limit: int) -> None:
+    """Refuse what HTTP would refuse."""
+    if size > limit:
+        message = f"The body has {size} bytes; the limit is {limit} bytes."
+        raise EmotionError("payload_too_large", message)
 
 
 def current_request_id() -> str:

@@ -24,7 +24,11 @@ Heard = tuple[int | None, HeardPass]
 
 
 class Listener:
-    """Hears one request's audio."""
+    """Hears one request's audio.
+
+    Attributes:
+        heard_by: name and revision of the models that scored its passes.
+    """
 
     def __init__(
         self,
@@ -40,6 +44,7 @@ class Listener:
         self._parameters = parameters
         self._find_speech = find_speech
         self._admitted = False
+        self.heard_by: set[tuple[str, str]] = set()
 
     async def first_decoded(self, passes: AsyncIterator[Pass]) -> AsyncIterator[Pass]:
         """The same passes, with the first one decoded: now it is known to be audio.
@@ -110,6 +115,7 @@ class Listener:
                 )
             else:
                 scored = await self._graph.score(item.audio)
+        self.heard_by.add((scored.model, scored.revision))
         self._timings.add("queue", scored.queue_ms)
         self._timings.add("model", scored.model_ms)
         heard = HeardPass(

@@ -110,6 +110,10 @@ def _prepare_environment(directory: Path, haproxy: bool) -> bool:
     os.environ.update(
         RAY_AUTH_MODE="token",
         RAY_USAGE_STATS_ENABLED="0",
+        # Ray's default of 15 would let every other program on the machine go first
+        RAY_worker_niceness="0",
+        # a lost proxy is noticed after three periods; the default is 10 s each
+        RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S="2",
         **LOOPBACK_ONLY,
         RAY_SERVE_SLOW_STARTUP_WARNING_S="5",
         RAY_SERVE_SLOW_STARTUP_WARNING_PERIOD_S="5",

@@ -1,6 +1,7 @@
 """The parameters of a request, the same in query, JSON, form and handle call."""
 
 from collections.abc import Iterable, Mapping
+from reprlib import Repr
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -11,11 +12,20 @@ from engine.errors import EmotionError
 
 def _channel(value: object) -> object:
     # a query carries numbers as text
-    return int(value) if isinstance(value, str) and value.isascii() and value.isdigit() else value
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    return value
 
 
 def _name_list(value: object) -> object:
     return [part.strip() for part in value.split(",")] if isinstance(value, str) else value
+
+
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxlong = _SHORT.maxother = 50
+
+MAX_SECONDS = 1e9
+"""Beyond any audio, and small enough to be counted in samples."""
 
 
 class Parameters(BaseModel):
@@ -38,8 +48,8 @@ class Parameters(BaseModel):
     channels: Annotated[
         Literal["mix", "split"] | Annotated[int, Field(ge=0, le=254)], BeforeValidator(_channel)
     ] = Field("mix", description="mono mix, one result per channel, or the number of one channel")
-    start: float | None = Field(None, ge=0, description="analyse from here")
-    end: float | None = Field(None, gt=0, description="analyse up to here")
+    start: float | None = Field(None, ge=0, le=MAX_SECONDS, description="analyse from here")
+    end: float | None = Field(None, gt=0, le=MAX_SECONDS, description="analyse up to here")
     top_k: int | None = Field(None, ge=1, le=1000, description="only the k most probable labels")
     labels: Annotated[
         tuple[Annotated[str, Field(min_length=1, max_length=100)], ...] | None,
@@ -136,7 +146,9 @@ def _detail(fault: Mapping[str, Any]) -> dict[str, str]:
             "parameter": name,
             "problem": f"is unknown; known are {', '.join(Parameters.model_fields)}",
         }
-    value = str(fault.get("input"))[:50]
+    # abbreviated: a list in its place may be as long as the body
+    value = fault.get("input")
+    value = value[:50] if isinstance(value, str) else _SHORT.repr(value)[:50]
     return {"parameter": name, "problem": f"is {value!r}: {message[0].lower()}{message[1:]}"}
 
 

@@ -48,11 +48,16 @@ def choose_labels(tokens: Sequence[str], parameters: Parameters) -> LabelChoice:
 
 
 class ChannelResult:
-    """The answer for one stream of audio, built pass by pass."""
+    """The answer for one stream of audio, built pass by pass.
+
+    Attributes:
+        model: name of the model that is said to have answered.
+    """
 
     def __init__(self, parameters: Parameters, info: ModelInfo) -> None:
         self._parameters = parameters
         self._info = info
+        self.model = info.model
         self._labels = choose_labels(info.labels, parameters)
         grid = FrameGrid(info.frame_seconds, info.receptive_field / 2 / info.sample_rate)
         self._timeline = (
@@ -82,7 +87,7 @@ class ChannelResult:
         result: dict[str, Any] = {
             "id": request_id,
             "object": "audio.emotions",
-            "model": self._info.model,
+            "model": self.model,
             "duration": report.duration,
             "granularity": parameters.granularity,
         }

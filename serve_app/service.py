@@ -156,7 +156,11 @@ class EmotionService:
                 async for event in results.live(heard):
                     yield event
             reports = job.reports
-        if key is not None and self._cache is not None:
+        if listener.heard_by != {(info.model, info.revision)}:
+            # the model was replaced meanwhile: say which one answered, and ask anew next time
+            self._info = None
+            results.name_model(max(listener.heard_by)[0])
+        elif key is not None and self._cache is not None:
             self._cache.put_soon(key, results.streams(reports))
         yield Decoded(reports)
         for event in results.finish(reports, request_id):

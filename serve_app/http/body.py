@@ -1,5 +1,6 @@
 """Reading a request's audio: raw, JSON or multipart, with the size counted while it comes."""
 
+import asyncio
 import base64
 import binascii
 import tempfile
@@ -9,7 +10,7 @@ from typing import Any, BinaryIO
 
 import orjson
 from fastapi import Request
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from engine.errors import EmotionError
@@ -17,6 +18,9 @@ from serve_app.parameters import merge_parameters
 
 MEMORY_BYTES = 8 * 2**20
 """A body larger than this goes to an unlinked temporary file."""
+
+MAX_FIELDS = 100
+"""Parameters of a form; there are fewer than that."""
 
 Body = bytes | BinaryIO
 
@@ -54,14 +58,20 @@ async def read_audio_request(
         return await _read_form(request, stream, query, max_files)
     body = await _collect(stream)
     if kind == "application/json" or kind.endswith("+json"):
-        return _read_json(body, query, max_files)
+        if isinstance(body, bytes):
+            return _read_json(body, query, max_files)
+        with body:
+            # as long as it takes to parse so much, nobody else would be served
+            return await asyncio.to_thread(_read_json, body, query, max_files)
     return AudioRequest([body], False, merge_parameters(query))
 
 
 def declared_bytes(request: Request) -> int:
     """Content-Length, or 0 where there is none; only a hint, for it may lie."""
     declared = request.headers.get("content-length", "")
-    return int(declared) if declared.isdigit() and len(declared) < 20 else 0
+    # what else `isdigit` takes for a digit, `int` may not
+    digits = declared.isascii() and declared.isdigit() and len(declared) < 20
+    return int(declared) if digits else 0
 
 
 def close_bodies(audio: AudioRequest) -> None:
@@ -155,26 +165,56 @@ def _check_count(count: int, limit: int) -> None:
 
 class _FormParser(MultiPartParser):
     spool_max_size = MEMORY_BYTES
+    complete = False
+
+    def on_end(self) -> None:
+        """The closing boundary has come."""
+        self.complete = True
 
 
 async def _read_form(
     request: Request, stream: AsyncGenerator[bytes], query: list[tuple[str, str]], max_files: int
 ) -> AudioRequest:
-    parser = _FormParser(request.headers, stream, max_files=max_files + 1, max_fields=100)
+    async def whole() -> AsyncGenerator[bytes]:
+        async for chunk in stream:
+            yield chunk
+        if not parser.complete:
+            # said here, the parser also closes the file of the part that was cut
+            raise MultiPartException("cut")
+
+    parser = _FormParser(request.headers, whole(), max_files=max_files, max_fields=MAX_FIELDS)
     try:
         form = await parser.parse()
-    except (MultiPartException, KeyError, UnicodeError):
-        raise EmotionError("invalid_request", "The multipart body is damaged.") from None
-    bodies: list[Body] = []
+    except (MultiPartException, KeyError, ValueError):
+        message = (
+            f"The multipart body is damaged, or holds more than {max_files} files, "
+            f"{MAX_FIELDS} fields or 1 MiB in a field."
+        )
+        raise EmotionError("invalid_request", message) from None
+    try:
+        return _form_request(form, query, max_files)
+    except EmotionError:
+        await form.close()
+        raise
+
+
+def _form_request(form: FormData, query: list[tuple[str, str]], max_files: int) -> AudioRequest:
+    files: list[UploadFile] = []
     fields: list[tuple[str, str]] = []
     for name, value in form.multi_items():
-        if isinstance(value, UploadFile):
-            if name != "file":
-                raise EmotionError(
-                    "invalid_request", f"The file field {name[:100]!r} must be 'file'."
-                )
-            bodies.append(_settle(value.file, value.size or 0))
+        if not isinstance(value, UploadFile):
+            fields.append((_readable(name), _readable(value)))
+        elif name == "file":
+            files.append(value)
         else:
-            fields.append((name, value))
-    _check_count(len(bodies), max_files)
-    return AudioRequest(bodies, len(bodies) > 1, merge_parameters(query, fields))
+            wrong = _readable(name[:100])
+            raise EmotionError("invalid_request", f"The file field {wrong!r} must be 'file'.")
+    _check_count(len(files), max_files)
+    parameters = merge_parameters(query, fields)
+    bodies = [_settle(upload.file, upload.size or 0) for upload in files]
+    return AudioRequest(bodies, len(bodies) > 1, parameters)
+
+
+def _readable(text: str) -> str:
+    # the form may name a charset that gives what no JSON can hold
+    return text.encode("utf-8", "replace").decode()

@@ -242,3 +242,24 @@ def test_load_takes_a_path(tmp_path: Path) -> None:
         "level_dbfs": report.level_dbfs,
         "clipping_ratio": 0.0,
     }
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_hours_of_silence_are_refused_before_any_is_heard(said: bool) -> None:
+    body = bytearray(encode(np.zeros(RATE * 600, np.int16), "flac", "flac"))
+    if not said:  # the number of samples in STREAMINFO: 36 bits
+        body[21] &= 0xF0
+        body[22:26] = bytes(4)
+    limits = DecodeLimits(max_audio_seconds=300.0)
+    with pytest.raises(EmotionError, match=r"limit of 300 s: 300\.\d\d s of it") as caught:
+        next(read_passes(io.BytesIO(body), limits=limits))
+    assert caught.value.error_type == "audio_too_long"
+    [excerpt] = read_passes(io.BytesIO(body), DecodeRequest(end=20.0), limits)
+    assert excerpt.duration == 20.0
+
+
+def test_header_that_lies_about_its_length_is_not_believed() -> None:
+    body = bytearray(encode(voice(3.0), "flac", "flac"))
+    body[22:26] = b"\xff" * 4
+    [excerpt] = read_passes(io.BytesIO(body))
+    assert excerpt.duration == pytest.approx(3.0)

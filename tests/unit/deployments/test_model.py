@@ -17,6 +17,7 @@ from engine.errors import EmotionError
 class FakeEngine:
     """Fails on any batch that holds a clip of the poisonous length."""
 
+    name, revision = "fake", "1"
     retries = 0
     padding_ratio = 0.0
     frame_seconds = 0.02

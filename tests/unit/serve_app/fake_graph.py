@@ -20,6 +20,7 @@ class FakeGraph:
         self.passes: list[AudioPass] = []
         self.failure: Exception | None = None
         self.ready = True
+        self.model = "fake"
         self.denoised = 0
         self.seconds = 0.0
         self.at_work = 0
@@ -58,6 +59,8 @@ class FakeGraph:
             embedding=features.mean(axis=0),
             frame_embeddings=features if audio.frame_embeddings else None,
             labels=LABELS,
+            model=self.model,
+            revision="1",
             queue_ms=0.1,
             model_ms=0.2,
         )
@@ -66,7 +69,7 @@ class FakeGraph:
         if not self.ready:
             raise EmotionError("not_ready", "the model is still loading")
         return ModelInfo(
-            model="fake",
+            model=self.model,
             revision="1",
             dtype="float32",
             device="cpu",

@@ -363,3 +363,13 @@ async def test_client_that_goes_away_ends_the_work(
         await _until(lambda: graph.at_work == 0)
     assert service.admission.requests == 0
     assert service.admission.audio_seconds == pytest.approx(0)
+
+
+async def test_answer_names_the_model_that_gave_it(
+    http: httpx2.AsyncClient, graph: FakeGraph
+) -> None:
+    clip = wav_bytes(speech_like(1))
+    assert (await http.post(URL, content=clip)).json()["model"] == "fake"
+    graph.model = "newer"
+    assert (await http.post(URL, content=clip)).json()["model"] == "newer"
+    assert (await http.get("/info")).json()["model"] == "newer"
