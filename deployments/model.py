@@ -80,11 +80,10 @@ class Model:
         self._held_samples = 0
         self._done_samples = 0
         self._speed = 0.0
-        for name, milliseconds in self._engine.warm_up(self._max_batch_frames):
+        for name, milliseconds, seconds in self._engine.warm_up(self._max_batch_frames):
             logger.info("warm-up %s: %.0f ms", name, milliseconds)
             if name == FULL_BATCH:
-                batch_seconds = self._max_batch_frames * self._engine.frame_seconds
-                self._speed = max(1.0, batch_seconds) / (milliseconds / 1000)
+                self._speed = seconds / (milliseconds / 1000)
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Live limits: `max_batch_frames`."""

@@ -24,8 +24,8 @@ SAMPLE_RATE = 16_000
 MAX_BATCH_FRAMES = 32_000
 """Frames that go through the encoder at once (640 s): bounds the memory of one call."""
 
-FULL_BATCH = "full batch of 1 s"
-"""Name of the warm-up step that fills a batch with clips of one second."""
+FULL_BATCH = "batch of 1 s"
+"""Name of the warm-up step that runs clips of one second together."""
 
 Samples = NDArray[np.float32]
 
@@ -121,23 +121,25 @@ class Engine:
         frames = self.config.frames(samples)
         return frames + frames * frames // (6 * self.config.embed_dim)
 
-    def warm_up(self, batch_frames: int) -> Iterator[tuple[str, float]]:
-        """Run the sizes that will be seen: (name, milliseconds) of each."""
-        longest = round((self.pass_seconds + TAIL_SECONDS) * SAMPLE_RATE)
-        batch = max(batch_frames * self.config.hop, SAMPLE_RATE)
+    def warm_up(self, batch_frames: int) -> Iterator[tuple[str, float, float]]:
+        """Run the sizes that will be seen: (name, milliseconds, seconds of audio) of each.
+
+        On a CPU nothing is compiled or reserved for a shape, so ten clips stand for a batch;
+        on CUDA the largest shapes reserve the memory that they will need.
+        """
+        batch = max(batch_frames * self.config.hop // SAMPLE_RATE, 1)
         sizes = {
             "one frame": [self.config.receptive_field],
             "1 s": [SAMPLE_RATE],
-            FULL_BATCH: [SAMPLE_RATE] * (batch // SAMPLE_RATE),
+            FULL_BATCH: [SAMPLE_RATE] * (batch if self.device.type == "cuda" else min(batch, 10)),
         }
         if self.device.type == "cuda":
-            # memory is reserved by the largest shape; a CPU has nothing to prepare for it
-            sizes["longest pass"] = [longest]
+            sizes["longest pass"] = [round((self.pass_seconds + TAIL_SECONDS) * SAMPLE_RATE)]
+        noise = np.random.default_rng(0)
         for name, lengths in sizes.items():
             started = perf_counter()
-            noise = np.random.default_rng(0)
             self.infer([noise.standard_normal(n, np.float32) for n in lengths])
-            yield name, (perf_counter() - started) * 1000
+            yield name, (perf_counter() - started) * 1000, sum(lengths) / SAMPLE_RATE
 
     def infer(self, waves: Sequence[Samples], frame_embeddings: bool = False) -> list[Emotions]:
         """Emotions of each clip (float32 [n], 16 kHz, mono, any length of one frame or more).

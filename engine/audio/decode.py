@@ -5,7 +5,8 @@ FFmpeg sees it, FFmpeg may open that one only (no probing, no protocols, no othe
 video or subtitle codecs), decodes in one thread, and every sample is counted as it appears.
 """
 
-from collections.abc import Iterator
+import math
+from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -23,7 +24,7 @@ from engine.audio.integrity import (
     promised_samples,
 )
 from engine.audio.samples import match_channels
-from engine.audio.sniff import DEMUXERS, Kind, sniff
+from engine.audio.sniff import DEMUXERS, Kind, known_kind
 from engine.audio.source import Damage, check_channels, check_sample_rate
 from engine.audio.types import DecodeLimits, Samples
 from engine.errors import EmotionError
@@ -76,6 +77,7 @@ class Decoder:
         sample_rate: Hz, as decoded.
         channels: as decoded.
         damage: complete once `blocks` has ended.
+        promised_seconds: see `Source`.
 
     Raises:
         EmotionError: `unsupported_media_type`, `audio_decode_failed`,
@@ -83,22 +85,24 @@ class Decoder:
     """
 
     def __init__(self, body: Body, limits: DecodeLimits) -> None:
-        kind = sniff(body)
-        if kind is None:
-            raise EmotionError(
-                "unsupported_media_type",
-                f"The content of these {body.size} bytes is no known audio container.",
-            )
+        kind = known_kind(body)
         self.format = kind.name
         self.damage = Damage()
         self._limits = limits
-        self._frames = self._decode_all(body.part(kind.offset), kind)
+        self.promised_seconds = 0.0
+        self._body, self._kind = body.part(kind.offset), kind
+        self._frames = self._decode_all(self._body, kind)
         self._first = next(self._frames, None)
         if self._first is None:
             raise self._nothing_decoded()
         self.sample_rate = self._first[0].sample_rate
         self.channels = channel_count(self._first[0])
         self._check(self.sample_rate, self.channels)
+
+    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+        """See `Source`."""
+        stream = _Stream(self._body.part(0), self._kind, self._limits, Damage())
+        return stream.packed_seconds(enough, on_packet)
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`, int16 or float32. Once only."""
@@ -113,7 +117,9 @@ class Decoder:
 
     def _decode_all(self, body: Body, kind: Kind) -> Iterator[tuple[AudioFrame, int | None]]:
         """The frames of the body, and of those joined to it that FFmpeg would not see."""
-        yield from _Stream(body, kind, self._limits, self.damage).frames()
+        stream = _Stream(body, kind, self._limits, self.damage)
+        self.promised_seconds = stream.promised_seconds()
+        yield from stream.frames()
         for _ in range(_MAX_JOINED):
             following = next_wav(body) if kind.demuxer == "wav" else None
             if following is None:
@@ -178,6 +184,25 @@ class _Stream:
         codec.thread_count = 1
         codec.thread_type = "NONE"
         return stream
+
+    def promised_seconds(self) -> float:
+        """Length by the header; infinite for FLAC without one, which packs silence 300 to 1."""
+        promised = self._container.duration
+        if promised is None:
+            return math.inf if self._kind.demuxer == "flac" else 0.0
+        return float(promised / av.time_base)
+
+    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+        """See `Source`; the stream is used up."""
+        base = self._stream.time_base
+        ticks, most = 0, enough / base if base else 0
+        with self._container:
+            for packet in self._demux():
+                ticks += packet.duration or 0
+                on_packet()
+                if ticks > most:
+                    break
+        return float(ticks * base) if base else 0.0
 
     def frames(self) -> Iterator[tuple[AudioFrame, int | None]]:
         """All frames that decode, with how many samples of it count (None: all).

@@ -1,6 +1,6 @@
 """Headerless PCM: the caller says what the bytes are."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -34,6 +34,11 @@ class PcmReader:
         check_channels(self.channels, limits)
         self._frame_bytes = self._dtype.itemsize * self.channels
         self.damage = Damage(truncated=body.size % self._frame_bytes != 0)
+        self.promised_seconds = body.size / self._frame_bytes / self.sample_rate
+
+    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+        """See `Source`."""
+        return self.promised_seconds
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`; a last part of a frame is left out."""

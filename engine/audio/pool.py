@@ -9,21 +9,34 @@
     await pool.close()
 
 Passes come one by one: the worker waits while the reader does, so a long file needs no more
-memory than a short one. A worker that dies, hangs or loses its reader is replaced alone.
+memory than a short one. While it waits, another worker takes its place at the processors. One
+that dies, hangs or loses its reader is replaced alone.
 """
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import BinaryIO, Final, Self, cast
 
 from engine.audio import wire
+from engine.audio.body import Body
 from engine.audio.process import WorkerLost, WorkerProcess
+from engine.audio.sniff import known_kind
 from engine.audio.types import DecodeLimits, DecodeRequest, Pass, SourceReport
 from engine.errors import EmotionError
 
 _START_TRIES: Final = 3
+
+GROW_SECONDS: Final = 0.1
+"""After such a wait for a worker, one that has waited as long for its reader is made up for."""
+
+SLOW_SECONDS: Final = 0.5
+"""So is one that has been decoding for so long, which then has to give way to the others."""
+
+_MOST_WORKERS: Final = 16
+"""Processes of a small pool at most; a large one has at most three times its size."""
 
 ABORT_SECONDS: Final = 0.5
 """How long an unwanted job may take to stop before its worker is killed."""
@@ -35,6 +48,10 @@ class DecodePool:
     def __init__(self, workers: int | None = None, limits: DecodeLimits | None = None) -> None:
         self.limits = limits or DecodeLimits()
         self._size = workers or max(2, os.cpu_count() or 1)
+        self._most = max(_MOST_WORKERS, 3 * self._size)
+        self._waiting = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._busy: dict[WorkerProcess, tuple[bool, float]] = {}
         self._idle: asyncio.Queue[WorkerProcess] = asyncio.Queue()
         self.workers: set[WorkerProcess] = set()
         self._reclaiming: set[asyncio.Task[None]] = set()
@@ -67,13 +84,17 @@ class DecodePool:
         be closed once this returns).
 
         Raises:
-            EmotionError: `internal` where no worker process can be started, `not_ready` once
-                closed.
+            EmotionError: what is no audio, where there is a queue; `internal` where no worker
+                process can be started, `not_ready` once closed.
         """
         file = _memory_file(body) if isinstance(body, bytes) else body
         try:
-            for _ in range(_START_TRIES):
-                worker = await self._idle.get()
+            if self._idle.empty() and request.pcm is None:
+                # what is no audio need not wait to be told so
+                await asyncio.to_thread(known_kind, Body.of_descriptor(file.fileno()))
+            # those that died idle, all of them perhaps, are not failures to start
+            for _ in range(_START_TRIES + len(self.workers)):
+                worker = await self._free_worker()
                 if self._closed:
                     self.put_back(worker)
                     raise EmotionError("not_ready", "The audio decoder is shutting down.")
@@ -99,15 +120,56 @@ class DecodePool:
             raise
         return True
 
+    async def _free_worker(self) -> WorkerProcess:
+        if self._idle.empty() and not self._waiting:
+            self._watch()
+        self._waiting += 1
+        try:
+            return await self._idle.get()
+        finally:
+            self._waiting -= 1
+
+    def _watch(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(GROW_SECONDS, self._grow)
+
+    def _grow(self) -> None:
+        """A long file holds its worker while the model hears it: others shall not wait for that."""
+        if self._closed or not self._waiting:
+            return
+        self._watch()
+        aside = sum(self._is_aside(worker) for worker in self._busy)
+        if len(self.workers) - aside < self._size and len(self.workers) < self._most:
+            self._add_worker()
+
+    def _is_aside(self, worker: WorkerProcess) -> bool:
+        decoding, since = self._busy[worker]
+        seconds = time.monotonic() - since
+        if decoding and seconds > SLOW_SECONDS:
+            worker.give_way()
+            return True
+        return not decoding and seconds > GROW_SECONDS
+
+    def note(self, worker: WorkerProcess, decoding: bool) -> None:
+        """The worker's job decodes its next pass from now on, or waits to be asked for it."""
+        self._busy[worker] = decoding, time.monotonic()
+
     def put_back(self, worker: WorkerProcess) -> None:
         """A worker has done its job."""
-        self._idle.put_nowait(worker)
+        self._busy.pop(worker, None)
+        too_many = len(self.workers) > self._size and not self._waiting
+        if not self._closed and (too_many or worker.gives_way):
+            self.replace(worker)
+        else:
+            self._idle.put_nowait(worker)
 
     def replace(self, worker: WorkerProcess) -> None:
-        """Kill a worker and start another in its place."""
+        """Kill a worker and start another in its place, unless there are enough."""
         worker.kill()
         self.workers.discard(worker)
-        if not self._closed:
+        self._busy.pop(worker, None)
+        if not self._closed and len(self.workers) < self._size:
             self._add_worker()
 
     def reclaim(self, worker: WorkerProcess) -> None:
@@ -163,8 +225,9 @@ class DecodeJob:
         """
         if self._worker is None:
             raise StopAsyncIteration
+        self._pool.note(self._worker, decoding=True)
         try:
-            return await self._next(self._worker)
+            excerpt = await self._next(self._worker)
         except TimeoutError as error:
             self._lose()
             seconds = self._pool.limits.decode_stall_seconds
@@ -174,6 +237,8 @@ class DecodeJob:
             self._lose()
             message = "The decoder crashed on this file."
             raise EmotionError("audio_decode_failed", message) from error
+        self._pool.note(self._worker, decoding=False)
+        return excerpt
 
     async def _next(self, worker: WorkerProcess) -> Pass:
         while True:

@@ -1,6 +1,7 @@
 """One worker process as the pool sees it: start, talk, end."""
 
 import asyncio
+import contextlib
 import os
 import socket
 import subprocess
@@ -25,6 +26,8 @@ _SETTINGS: Final = {
     "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(16 << 20),
 }
+
+_LAST_PRIORITY: Final = 15
 
 _SOCKET_BYTES: Final = 1 << 20
 
@@ -51,6 +54,7 @@ class WorkerProcess:
                 pass_fds=[theirs.fileno()],
                 env=_environment(),
             )
+        self.gives_way = False
         self._ready = self._within_message = self._killed = False
         self._readable: asyncio.Future[None] | None = None
         self._starting = asyncio.Lock()
@@ -98,6 +102,13 @@ class WorkerProcess:
             socket.send_fds(self._sock, [message], descriptors)
         except OSError as error:
             raise WorkerLost from error
+
+    def give_way(self) -> None:
+        """Let all other processes go first; there is no way back, so this is its last job."""
+        if not self.gives_way:
+            self.gives_way = True
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.setpriority(os.PRIO_PROCESS, self.pid, _LAST_PRIORITY)
 
     async def receive(self, wait_seconds: float) -> tuple[wire.Kind, bytes, Samples | None]:
         """The next message; `wait_seconds` is the longest wait for any part of it.

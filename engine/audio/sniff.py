@@ -10,12 +10,16 @@ from typing import Final
 
 from engine.audio.body import Body
 from engine.audio.mpeg import adts_frame_size, loas_frame_size, mpeg_frame_size, mpeg_layer
+from engine.errors import EmotionError
 
 SEARCH_BYTES: Final = 65_536
 """How far the first frame of a stream without a container may be (junk, a cut frame)."""
 
 CHAIN: Final = 4
 """Consecutive frames with consistent headers that make such a stream; chance finds none."""
+
+_MAX_TAGS: Final = 64
+"""Of ID3v2 in front of the sound; nobody writes more than two."""
 
 FrameSize = Callable[[bytes], int]
 
@@ -76,10 +80,30 @@ def sniff(body: Body) -> Kind | None:
     return Kind("mp3", "mp3") if offset else None
 
 
+def known_kind(body: Body) -> Kind:
+    """`sniff`, where it has to be a container.
+
+    Raises:
+        EmotionError: `empty_body`, `unsupported_media_type`.
+    """
+    if body.size == 0:
+        raise EmotionError("empty_body", "The body is empty: 0 bytes.")
+    kind = sniff(body)
+    if kind is None:
+        raise EmotionError(
+            "unsupported_media_type",
+            f"The content of these {body.size} bytes is no known audio container.",
+        )
+    return kind
+
+
 def _after_id3(body: Body) -> int:
     """Where the sound begins behind ID3v2 tags, which may stand before any format."""
     offset = 0
-    while (head := body.at(offset, 10))[:3] == b"ID3" and len(head) == 10:
+    for _ in range(_MAX_TAGS):
+        head = body.at(offset, 10)
+        if head[:3] != b"ID3" or len(head) < 10:
+            break
         size = 0
         for byte in head[6:10]:
             size = size << 7 | byte & 0x7F

@@ -1,6 +1,6 @@
 """What a decoder of any kind offers, and what it refuses."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,12 +29,18 @@ class Source(Protocol):
         sample_rate: Hz.
         channels: channels.
         damage: complete once `blocks` has ended.
+        promised_seconds: what the container says its length is, true or not; infinite where a
+            container of silence can be small and does not say.
     """
 
     format: str
     sample_rate: int
     channels: int
     damage: Damage
+    promised_seconds: float
+
+    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+        """Length by the packets as far as they tell it, without decoding; stops after `enough`."""
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`, int16 or float32. Once only."""
