@@ -16,8 +16,8 @@ from deployments.wire import AudioPass, Floats, Preprocessed
 from engine.precision import choose_device
 from engine.resample import TARGET_RATE, resample
 
-MAX_BATCH_SAMPLES = 30_000_000
-"""Samples resampled at once (about 10 minutes at 48 kHz): bounds the memory of a batch."""
+MAX_BATCH_KILOSAMPLES = 30_000
+"""Thousands of samples resampled at once (about 10 minutes at 48 kHz): bounds the memory."""
 
 COMMON_RATES = (8_000, 22_050, 24_000, 32_000, 44_100, 48_000)
 """Sample rates whose kernels are made before the replica is ready."""
@@ -36,10 +36,11 @@ class PreprocessSettings:
 class _Job:
     audio: AudioPass
     denoise: bool
+    kilosamples: int
 
 
-def _batch_samples(jobs: list[_Job]) -> int:
-    return sum(job.audio.samples.size for job in jobs)
+def _batch_kilosamples(jobs: list[_Job]) -> int:
+    return sum(job.kilosamples for job in jobs)
 
 
 @serve.deployment
@@ -54,7 +55,7 @@ class Preprocess:
         # small kernels in two worker threads: more threads each only wait for one another
         torch.set_num_threads(1)
         self._device = str(choose_device(settings.device))
-        self._gate = WorkGate(lambda: MAX_BATCH_SAMPLES)
+        self._gate = WorkGate(lambda: MAX_BATCH_KILOSAMPLES)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="preprocess")
         # apart from the other worker, so that looking for speech goes on beside it
         self._listener = ThreadPoolExecutor(1, thread_name_prefix="speech")
@@ -66,8 +67,9 @@ class Preprocess:
         """Bring one pass to 16 kHz; int16 at 16 kHz already stays what it is."""
         started = perf_counter()
         if denoise or audio.sample_rate != TARGET_RATE:
-            await self._gate.admit(audio.samples.size)
-            audio = await self._run_batch(_Job(audio, denoise))
+            kilosamples = audio.samples.size // 1000 + 1
+            await self._gate.admit(kilosamples)
+            audio = await self._run_batch(_Job(audio, denoise, kilosamples))
         return Preprocessed(audio, (perf_counter() - started) * 1000)
 
     async def speech(self, audio: AudioPass) -> SpeechRegions:
@@ -75,7 +77,7 @@ class Preprocess:
         return await self._on(self._listener, lambda: self._find_speech(audio))
 
     # the gate cuts the batches; this limit only has to be beyond any of them
-    @serve.batch(max_batch_size=10**9, batch_wait_timeout_s=0, batch_size_fn=_batch_samples)
+    @serve.batch(max_batch_size=10**6, batch_wait_timeout_s=0, batch_size_fn=_batch_kilosamples)
     async def _run_batch(self, jobs: list[_Job]) -> list[AudioPass]:
         self._gate.batch_started()
         try:

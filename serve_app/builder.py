@@ -21,7 +21,7 @@ from serve_app.settings import Settings
 if TYPE_CHECKING:
     from serve_app.service import EmotionService
 
-MAX_ONGOING_REQUESTS = 100_000
+MAX_ONGOING_REQUESTS = 1_000_000
 """The queue is in the replica, next to the batcher: Serve's default of 5 would cap the batch
 and leave the rest to the router's back-off."""
 
