@@ -6,7 +6,7 @@ video or subtitle codecs), decodes in one thread, and every sample is counted as
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, Final
 
@@ -99,10 +99,10 @@ class Decoder:
         self.channels = channel_count(self._first[0])
         self._check(self.sample_rate, self.channels)
 
-    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+    def sounds_at(self, seconds: float) -> bool:
         """See `Source`."""
-        stream = _Stream(self._body.part(0), self._kind, self._limits, Damage())
-        return stream.packed_seconds(enough, on_packet)
+        # apart from the first one: reading it from two places would confuse both
+        return _Stream(self._body.part(0), self._kind, self._limits, Damage()).sounds_at(seconds)
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`, int16 or float32. Once only."""
@@ -192,17 +192,18 @@ class _Stream:
             return math.inf if self._kind.demuxer == "flac" else 0.0
         return float(promised / av.time_base)
 
-    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+    def sounds_at(self, seconds: float) -> bool:
         """See `Source`; the stream is used up."""
         base = self._stream.time_base
-        ticks, most = 0, enough / base if base else 0
+        if not base:
+            return False
         with self._container:
-            for packet in self._demux():
-                ticks += packet.duration or 0
-                on_packet()
-                if ticks > most:
-                    break
-        return float(ticks * base) if base else 0.0
+            try:
+                self._container.seek(int(seconds / base), stream=self._stream)
+                packet = next(self._container.demux(self._stream), None)
+            except _FAILURES:
+                return False  # there is nothing so far behind the beginning
+            return bool(packet and packet.size and (packet.pts or 0) * base >= seconds - 1)
 
     def frames(self) -> Iterator[tuple[AudioFrame, int | None]]:
         """All frames that decode, with how many samples of it count (None: all).

@@ -4,6 +4,7 @@ Nothing longer than a pass and its tail (under 5 s) is ever held. Each pass is w
 excerpt, sent alone with `start` and `end`, would be.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
@@ -87,18 +88,17 @@ class PassReader:
         return [chosen]
 
     def _refuse_what_is_said_to_be_too_long(self) -> None:
-        """Hours of sound are counted before the model hears them, where both the header and the
-        packets tell of them; counting packets takes a hundredth of the time of decoding.
+        """Hours of sound are refused before the model hears them, where the header tells of them
+        and a look behind the limit finds sound there.
         """
-        limit = self._limits.max_audio_seconds
-        if self._request.end is not None or self._source.promised_seconds <= limit:
-            return
-        seconds = self._source.packed_seconds(limit, self._on_block or _nothing)
-        if seconds > limit:
+        source, limit = self._source, self._limits.max_audio_seconds
+        if self._request.end is None and source.promised_seconds > limit:
+            if not source.sounds_at(limit):
+                return
+            said = source.promised_seconds
+            length = f"it lasts {said:.2f} s" if said < math.inf else "it goes on behind that"
             raise EmotionError(
-                "audio_too_long",
-                f"The audio is longer than the limit of {limit:g} s: "
-                f"{seconds:.2f} s of it were counted before it was refused.",
+                "audio_too_long", f"The audio is longer than the limit of {limit:g} s: {length}."
             )
 
     def _read(self) -> Iterator[Pass]:
@@ -198,10 +198,6 @@ class PassReader:
             )
             for channel, quality in zip(self._streams, self._qualities, strict=True)
         )
-
-
-def _nothing() -> None:
-    pass
 
 
 def _check_span(request: DecodeRequest) -> None:

@@ -1,6 +1,6 @@
 """Headerless PCM: the caller says what the bytes are."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -36,9 +36,9 @@ class PcmReader:
         self.damage = Damage(truncated=body.size % self._frame_bytes != 0)
         self.promised_seconds = body.size / self._frame_bytes / self.sample_rate
 
-    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
+    def sounds_at(self, seconds: float) -> bool:
         """See `Source`."""
-        return self.promised_seconds
+        return seconds < self.promised_seconds
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`; a last part of a frame is left out."""

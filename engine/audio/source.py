@@ -1,6 +1,6 @@
 """What a decoder of any kind offers, and what it refuses."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -39,8 +39,8 @@ class Source(Protocol):
     damage: Damage
     promised_seconds: float
 
-    def packed_seconds(self, enough: float, on_packet: Callable[[], None]) -> float:
-        """Length by the packets as far as they tell it, without decoding; stops after `enough`."""
+    def sounds_at(self, seconds: float) -> bool:
+        """Whether there really is something so far in, found without decoding what is before."""
 
     def blocks(self) -> Iterator[Samples]:
         """The samples in order, as arrays `[channels, n]`, int16 or float32. Once only."""

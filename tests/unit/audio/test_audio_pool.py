@@ -55,9 +55,11 @@ async def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
 
 
 def alive(pid: int) -> bool:
+    """Whether any of its threads still runs: until then its files are open."""
+    tasks = Path(f"/proc/{pid}/task")
     try:
-        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
-    except FileNotFoundError:
+        return any("\nState:\tZ" not in (t / "status").read_text() for t in tasks.iterdir())
+    except (FileNotFoundError, ProcessLookupError):
         return False
 
 

@@ -1,0 +1,175 @@
+"""Five times more than the server can do: quick refusals, the rest served, nothing left behind."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import httpx2
+import numpy as np
+import psutil
+import pytest
+from long_sounds import decoders, held_bodies, stereo_voices, wav_of
+
+URL = "/v1/audio/emotions"
+CLIP_SECONDS = 10.0
+MAX_REQUESTS = 64
+
+
+@pytest.fixture(scope="module")
+def server(deploy: Callable[..., str]) -> str:
+    """The bundled model with a short queue: what waits for a second is too much."""
+    return deploy(
+        dtype="float32",
+        cache_bytes=0,
+        max_inflight_audio_seconds=20 * CLIP_SECONDS,
+        max_inflight_requests=MAX_REQUESTS,
+    )
+
+
+@pytest.fixture(scope="module")
+def clip() -> bytes:
+    return wav_of(stereo_voices(CLIP_SECONDS)[:, 0])
+
+
+@dataclass
+class Outcome:
+    """Statuses and seconds of all answers of one run of `seconds`."""
+
+    seconds: float
+    answers: list[tuple[int, float, str | None]] = field(default_factory=list)
+
+    @property
+    def goodput(self) -> float:
+        """Answers with 200 in each second."""
+        return self.count[200] / self.seconds
+
+    @property
+    def count(self) -> Counter[int]:
+        return Counter(status for status, _, _ in self.answers)
+
+    def percentile(self, status: int, share: float) -> float:
+        """Seconds until the answer, of those with a status."""
+        taken = [seconds for code, seconds, _ in self.answers if code == status]
+        return float(np.quantile(taken, share)) if taken else 0.0
+
+
+async def _one(client: httpx2.AsyncClient, clip: bytes, outcome: Outcome) -> None:
+    since = time.monotonic()
+    answer = await client.post(URL, content=clip)
+    took = time.monotonic() - since
+    outcome.answers.append((answer.status_code, took, answer.headers.get("retry-after")))
+
+
+def _client(server: str) -> httpx2.AsyncClient:
+    return httpx2.AsyncClient(
+        base_url=server, timeout=120, limits=httpx2.Limits(max_connections=None)
+    )
+
+
+async def _closed_loop(server: str, clip: bytes, seconds: float) -> Outcome:
+    """Eight callers, each with its next clip when the one before is answered."""
+    outcome, since = Outcome(0), time.monotonic()
+    async with _client(server) as client:
+
+        async def caller() -> None:
+            while time.monotonic() - since < seconds:
+                await _one(client, clip, outcome)
+
+        await asyncio.gather(*(caller() for _ in range(8)))
+    outcome.seconds = time.monotonic() - since
+    return outcome
+
+
+async def _open_loop(server: str, clip: bytes, rate: float, seconds: float) -> Outcome:
+    """A clip every 1 / rate seconds, whatever has become of those before."""
+    outcome, since = Outcome(0), time.monotonic()
+    async with _client(server) as client, asyncio.TaskGroup() as group:
+        for number in range(round(rate * seconds)):
+            await asyncio.sleep(max(0.0, since + number / rate - time.monotonic()))
+            group.create_task(_one(client, clip, outcome))
+    outcome.seconds = time.monotonic() - since
+    return outcome
+
+
+def _memory_mib() -> float:
+    """Resident memory of the application's processes."""
+    processes = psutil.Process().children(recursive=True)
+    names = [(p, " ".join(p.cmdline())) for p in processes if p.is_running()]
+    ours = [p for p, name in names if "ServeReplica" in name or "engine.audio" in name]
+    return sum(p.memory_info().rss for p in ours) / 2**20
+
+
+def _overload(server: str, clip: bytes, seconds: float) -> tuple[Outcome, Outcome, float]:
+    """What it can do, five times that, and the MiB that came with it."""
+    asyncio.run(_closed_loop(server, clip, 1.0))
+    able = asyncio.run(_closed_loop(server, clip, seconds))
+    before = _memory_mib()
+    # this process is also the client: more than it can send is no test of the server
+    outcome = asyncio.run(_open_loop(server, clip, min(5 * able.goodput, 400.0), seconds))
+    grown = _memory_mib() - before
+    refused = outcome.percentile(429, 0.95)
+    print(
+        f"\ncapacity {able.goodput:.1f}/s (P95 {able.percentile(200, 0.95):.3f} s); offered "
+        f"{len(outcome.answers) / outcome.seconds:.1f}/s: {dict(outcome.count)}, goodput "
+        f"{outcome.goodput:.1f}/s, P95 of a refusal {refused:.3f} s, of an answer "
+        f"{outcome.percentile(200, 0.95):.3f} s, memory {grown:+.0f} MiB"
+    )
+    return able, outcome, grown
+
+
+def _check(able: Outcome, outcome: Outcome) -> None:
+    assert set(outcome.count) == {200, 429}
+    assert all(int(after or 0) >= 1 for status, _, after in outcome.answers if status == 429)
+
+
+def test_overload_is_served_or_refused(server: str, clip: bytes) -> None:
+    able, outcome, grown = _overload(server, clip, 4.0)
+    _check(able, outcome)
+    assert outcome.goodput > able.goodput / 4
+    assert grown < 150
+
+
+@pytest.mark.slow
+def test_overload_for_a_minute(server: str, clip: bytes) -> None:
+    able, outcome, grown = _overload(server, clip, 60.0)
+    _check(able, outcome)
+    assert outcome.goodput > 0.9 * able.goodput
+    assert outcome.percentile(429, 0.95) < 0.2
+    assert grown < 50
+
+
+async def _leave_after(server: str, body: bytes, seconds: float, callers: int) -> int:
+    """How many callers left before their answer."""
+
+    async def caller() -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await client.post(URL, content=body)
+        except TimeoutError:
+            return True
+        return False
+
+    async with _client(server) as client:
+        return sum(await asyncio.gather(*(caller() for _ in range(callers))))
+
+
+def test_clients_that_leave_take_their_work_with_them(server: str, clip: bytes) -> None:
+    long = wav_of(np.tile(stereo_voices(10)[:, 0], 6))
+    assert asyncio.run(_leave_after(server, long, 0.05, 200)) == 200
+    deadline = time.monotonic() + 5
+    while any(held_bodies(process) for process in decoders()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    time.sleep(max(0.0, deadline - time.monotonic()))
+    # nothing is counted as in the house: so many fit in at once again
+    outcome = Outcome(1.0)
+
+    async def fill() -> None:
+        async with _client(server) as client:
+            small = wav_of(stereo_voices(0.1)[:, 0])
+            await asyncio.gather(*(_one(client, small, outcome) for _ in range(MAX_REQUESTS)))
+
+    asyncio.run(fill())
+    assert outcome.count == {200: MAX_REQUESTS}
