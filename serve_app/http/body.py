@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import binascii
+import re
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
@@ -10,7 +11,8 @@ from typing import Any, BinaryIO
 
 import orjson
 from fastapi import Request
-from starlette.datastructures import FormData, UploadFile
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from engine.errors import EmotionError
@@ -182,7 +184,9 @@ async def _read_form(
             # said here, the parser also closes the file of the part that was cut
             raise MultiPartException("cut")
 
-    parser = _FormParser(request.headers, whole(), max_files=max_files, max_fields=MAX_FIELDS)
+    parser = _FormParser(
+        _form_headers(request), whole(), max_files=max_files, max_fields=MAX_FIELDS
+    )
     try:
         form = await parser.parse()
     except (MultiPartException, KeyError, ValueError):
@@ -198,23 +202,31 @@ async def _read_form(
         raise
 
 
+def _form_headers(request: Request) -> Headers:
+    """The content type with its boundary alone.
+
+    A charset of the caller's choice is no part of the standard (RFC 7578, 5.1.2), and some of
+    Python's give what no JSON can hold.
+    """
+    _, options = parse_options_header(request.headers["content-type"])
+    value = b"multipart/form-data"
+    if boundary := options.get(b"boundary"):
+        value += b'; boundary="' + re.sub(rb'(["\\])', rb"\\\1", boundary) + b'"'
+    return Headers(raw=[(b"content-type", value)])
+
+
 def _form_request(form: FormData, query: list[tuple[str, str]], max_files: int) -> AudioRequest:
     files: list[UploadFile] = []
     fields: list[tuple[str, str]] = []
     for name, value in form.multi_items():
         if not isinstance(value, UploadFile):
-            fields.append((_readable(name), _readable(value)))
+            fields.append((name, value))
         elif name == "file":
             files.append(value)
         else:
-            wrong = _readable(name[:100])
-            raise EmotionError("invalid_request", f"The file field {wrong!r} must be 'file'.")
+            message = f"The file field {name[:100]!r} must be 'file'."
+            raise EmotionError("invalid_request", message)
     _check_count(len(files), max_files)
     parameters = merge_parameters(query, fields)
     bodies = [_settle(upload.file, upload.size or 0) for upload in files]
     return AudioRequest(bodies, len(bodies) > 1, parameters)
-
-
-def _readable(text: str) -> str:
-    # the form may name a charset that gives what no JSON can hold
-    return text.encode("utf-8", "replace").decode()

@@ -28,7 +28,7 @@ LEAKS = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Call:
     """One request."""
 
@@ -37,6 +37,10 @@ class Call:
     query: bytes = b""
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
     chunks: list[bytes] = field(default_factory=lambda: [b""])
+
+    def __repr__(self) -> str:
+        begins = [chunk[:80] for chunk in self.chunks]
+        return f"Call({self.method} {self.path} {self.query[:80]!r} {self.headers} {begins})"
 
 
 @dataclass
