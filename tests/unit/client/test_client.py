@@ -4,6 +4,7 @@ import asyncio
 import pickle
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx2
@@ -60,8 +61,11 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def no_sleep(seconds: float) -> None:
         slept.append(seconds)
 
-    monkeypatch.setattr("client.client.time.sleep", slept.append)
-    monkeypatch.setattr("client.client.asyncio.sleep", no_sleep)
+    # the names in the client alone: other threads of this process sleep as well
+    monkeypatch.setattr("client.client.time", SimpleNamespace(sleep=slept.append))
+    monkeypatch.setattr(
+        "client.client.asyncio", SimpleNamespace(sleep=no_sleep, to_thread=asyncio.to_thread)
+    )
     return slept
 
 
