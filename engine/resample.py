@@ -1,9 +1,12 @@
-"""The front end: band-limited resampling to 16 kHz, batched by sample rate."""
+"""The front end: band-limited resampling to 16 kHz, batched by sample rate.
+
+Rates without a practical polyphase kernel never come here: they are resampled while decoding
+(`engine.audio.resample.is_odd_rate`).
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import lru_cache
-from math import gcd
 
 import numpy as np
 import torch
@@ -11,14 +14,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 TARGET_RATE = 16_000
-MAX_KERNEL_PHASES = 1000
-"""Rates whose polyphase kernel would have more phases than this (44099 Hz: 16000 of them,
-2.6 GiB) are resampled while decoding instead."""
-
-
-def is_cheap(sample_rate: int) -> bool:
-    """Whether a polyphase kernel from `sample_rate` to 16 kHz is small."""
-    return sample_rate // gcd(sample_rate, TARGET_RATE) <= MAX_KERNEL_PHASES
 
 
 @lru_cache(maxsize=32)
