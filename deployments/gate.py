@@ -9,10 +9,24 @@ batches.
 import asyncio
 import heapq
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from time import monotonic
 
-_Waiter = tuple[float, int, int, asyncio.Future[None]]
+_Waiter = tuple[float, int, "Ticket", asyncio.Future[None]]
+
+BATCHES_IN_LINE = 2
+"""Batches that must wait before lanes share the machine: fewer are answered sooner by one wide
+batch after the other."""
+
+
+class Ticket:
+    """One item on its way through the gate; compared by identity."""
+
+    __slots__ = ("cost",)
+
+    def __init__(self, cost: int) -> None:
+        self.cost = cost
 
 
 class WorkGate:
@@ -24,6 +38,7 @@ class WorkGate:
         overtake_seconds: an item may be overtaken by cheaper ones that arrive this much later
             per unit of its own work, so that a short clip is not held up by long ones, and
             none waits for ever. 0 is the order of arrival.
+        lanes: batches that may run beside one another where enough work waits.
         clock: seconds, rising.
     """
 
@@ -31,51 +46,86 @@ class WorkGate:
         self,
         limit: Callable[[], int],
         overtake_seconds: float = 0.0,
+        lanes: int = 1,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._limit = limit
         self._overtake_seconds = overtake_seconds
+        self._lanes = lanes
         self._clock = clock
         self._waiting: list[_Waiter] = []
         self._order = itertools.count()
-        self._running = False
-        self._admitted = 0
+        self._entered: set[Ticket] = set()
+        self._running = 0
+        self._wide = False
 
     @property
     def waiting_work(self) -> int:
         """Work of the items that still wait."""
-        return sum(cost for _, _, cost, future in self._waiting if not future.done())
+        return sum(ticket.cost for _, _, ticket, future in self._waiting if not future.done())
 
-    async def admit(self, cost: int) -> None:
-        """Return when an item of `cost` may enter the next batch."""
-        if not self._running and not self._waiting and self._fits(cost):
-            self._admitted += cost
+    @asynccontextmanager
+    async def admitted(self, cost: int) -> AsyncIterator[Ticket]:
+        """Wait until an item of `cost` may enter the next batch; inside, put it into the batch."""
+        ticket = Ticket(cost)
+        try:
+            await self._enter(ticket)
+            yield ticket
+        finally:
+            if ticket in self._entered:
+                # its caller went away before a batch took it: the room is for somebody else
+                self._entered.remove(ticket)
+                self._let_in()
+
+    async def _enter(self, ticket: Ticket) -> None:
+        if not self._waiting and self._open and self._fits(ticket):
+            self._entered.add(ticket)
             return
         future = asyncio.get_running_loop().create_future()
-        key = self._clock() + cost * self._overtake_seconds
-        heapq.heappush(self._waiting, (key, next(self._order), cost, future))
+        key = self._clock() + ticket.cost * self._overtake_seconds
+        heapq.heappush(self._waiting, (key, next(self._order), ticket, future))
         await future
 
-    def batch_started(self) -> None:
-        """The batch function runs: nobody enters until `batch_ended`."""
-        self._running = True
+    def batch_started(self, tickets: Iterable[Ticket]) -> bool:
+        """The batch function runs with these items.
+
+        Returns:
+            Whether it has the machine for itself; otherwise it shares it with the other lanes.
+        """
+        self._entered.difference_update(tickets)
+        enough = self.waiting_work >= BATCHES_IN_LINE * self._limit()
+        self._wide = not self._running and (self._lanes == 1 or not enough)
+        self._running += 1
+        self._let_in()
+        return self._wide
 
     def batch_ended(self) -> None:
-        """Let the next batch's worth in: the first in line always, then whatever still fits."""
-        self._running = False
-        self._admitted = 0
+        """A batch started before has ended."""
+        self._running -= 1
+        self._let_in()
+
+    @property
+    def _open(self) -> bool:
+        """Whether one more batch may run."""
+        return not self._running or (not self._wide and self._running < self._lanes)
+
+    def _let_in(self) -> None:
+        """One batch's worth: the first in line always, then whatever still fits."""
+        if not self._open:
+            return
         kept: list[_Waiter] = []
         while self._waiting:
             waiter = heapq.heappop(self._waiting)
-            _, _, cost, future = waiter
+            _, _, ticket, future = waiter
             if future.done():  # its caller went away
                 continue
-            if self._fits(cost):
-                self._admitted += cost
+            if self._fits(ticket):
+                self._entered.add(ticket)
                 future.set_result(None)
             else:
                 kept.append(waiter)
         self._waiting = kept  # popped in order, so still a heap
 
-    def _fits(self, cost: int) -> bool:
-        return self._admitted == 0 or self._admitted + cost <= self._limit()
+    def _fits(self, ticket: Ticket) -> bool:
+        entered = sum(other.cost for other in self._entered)
+        return not self._entered or entered + ticket.cost <= self._limit()

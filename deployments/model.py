@@ -7,15 +7,20 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ray import serve
 
-from deployments.gate import WorkGate
+from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
-from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
-from engine.engine import FULL_BATCH, SAMPLE_RATE, Engine
+from deployments.wire import MODEL_RATE, AudioPass, Floats, ModelInfo, Result, Scored
+from engine.emotions import Emotions
 from engine.errors import EmotionError
+from engine.threads import cpu_threads
+
+if TYPE_CHECKING:
+    # at run time only where it is loaded: other replicas import this module, and need no torch
+    from engine.engine import Engine
 
 logger = logging.getLogger("ray.serve.model")
 """A child of Serve's logger with a level of its own: Serve itself is quiet at INFO."""
@@ -23,6 +28,10 @@ logger = logging.getLogger("ray.serve.model")
 DEFAULT_BATCH_FRAMES = {"cpu": 1500, "cuda": 16_000}
 OVERTAKE_SECONDS_PER_FRAME = 0.002
 """A 30 s pass may be overtaken by short clips that arrive within 3 s of it."""
+
+CPU_LANES = 2
+"""Batches beside one another on a busy CPU. The threads of one batch meet after each operation,
+so whatever else runs on a core holds up all of them; two batches do not wait for each other."""
 
 SPEED_WEIGHT = 0.1
 """Weight of the newest batch in the running speed of a replica."""
@@ -45,45 +54,71 @@ class ModelSettings:
 class _Job:
     wave: Floats
     frame_embeddings: bool
-    cost: int
+    ticket: Ticket
     arrived: float
 
 
 def _batch_work(jobs: Sequence[_Job]) -> int:
     # a plain sum of numbers computed before: a size function that raises stops the queue
-    return sum(job.cost for job in jobs)
+    return sum(job.ticket.cost for job in jobs)
+
+
+def _worker(name: str, workers: int, threads: int) -> ThreadPoolExecutor:
+    """Threads that compute, each with `threads` OpenMP threads: a count of the calling thread."""
+
+    def begin() -> None:
+        import torch
+
+        torch.set_num_threads(threads)
+
+    return ThreadPoolExecutor(workers, thread_name_prefix=name, initializer=begin)
+
+
+def _load(settings: ModelSettings) -> "Engine":
+    import torch
+
+    from engine.engine import Engine
+
+    if 0 < settings.gpu_share < 1 and torch.cuda.is_available():
+        # Ray's fraction is for placement only; this is what keeps a replica inside it
+        torch.cuda.set_per_process_memory_fraction(settings.gpu_share)
+    return Engine.load(settings.model, settings.device, settings.dtype, settings.pass_seconds)
+
+
+def _warm_up(engine: "Engine", batch_frames: int) -> float:
+    """Seconds of audio per second of a full batch."""
+    from engine.engine import FULL_BATCH
+
+    speed = 0.0
+    for name, milliseconds, seconds in engine.warm_up(batch_frames):
+        logger.info("warm-up %s: %.0f ms", name, milliseconds)
+        if name == FULL_BATCH:
+            speed = seconds / (milliseconds / 1000)
+    return speed
 
 
 @serve.deployment
 class Model:
-    """One engine; everything that computes runs on its single worker thread."""
+    """One engine; everything that computes runs on its worker threads: one that has the whole
+    device for a batch, or lanes that share a CPU where more waits than that."""
 
     def __init__(self, settings: ModelSettings) -> None:
-        import torch
-
-        from engine.threads import cpu_threads
-
         logger.setLevel(logging.INFO)
-        torch.set_num_threads(cpu_threads(settings.cpu_threads))
-        if 0 < settings.gpu_share < 1 and torch.cuda.is_available():
-            # Ray's fraction is for placement only; this is what keeps a replica inside it
-            torch.cuda.set_per_process_memory_fraction(settings.gpu_share)
-        self._engine = Engine.load(
-            settings.model, settings.device, settings.dtype, settings.pass_seconds
-        )
+        threads = cpu_threads(settings.cpu_threads)
+        self._wide = _worker("model", 1, threads)
+        # loading and warming up compute as well, and belong on that same thread: a second
+        # thread that computed with many would have OpenMP threads of its own, more than cores
+        self._engine = self._wide.submit(_load, settings).result()
+        lanes = CPU_LANES if self._engine.device.type == "cpu" and threads >= CPU_LANES else 1
+        self._narrow = _worker("lane", lanes, threads // lanes)
         default = DEFAULT_BATCH_FRAMES[self._engine.device.type]
         self._max_batch_frames = settings.max_batch_frames or default
-        self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME)
-        self._worker = ThreadPoolExecutor(1, thread_name_prefix="model")
+        self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME, lanes)
         self._device_error: str | None = None
         self._metrics = ModelMetrics()
         self._held_samples = 0
         self._done_samples = 0
-        self._speed = 0.0
-        for name, milliseconds, seconds in self._engine.warm_up(self._max_batch_frames):
-            logger.info("warm-up %s: %.0f ms", name, milliseconds)
-            if name == FULL_BATCH:
-                self._speed = seconds / (milliseconds / 1000)
+        self._speed = self._wide.submit(_warm_up, self._engine, self._max_batch_frames).result()
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Live limits: `max_batch_frames`."""
@@ -97,12 +132,11 @@ class Model:
         """Score one pass; an error is returned, not raised, so that no traceback is logged."""
         arrived = perf_counter()
         wave = audio.as_float()
-        cost = self._engine.work(wave.size)
-        job = _Job(wave, audio.frame_embeddings, cost, arrived)
         self._held_samples += wave.size
         try:
-            await self._gate.admit(cost)
-            return await self._run_batch(job)
+            async with self._gate.admitted(self._engine.work(wave.size)) as ticket:
+                job = _Job(wave, audio.frame_embeddings, ticket, arrived)
+                return await self._run_batch(job)
         finally:
             self._held_samples -= wave.size
             self._done_samples += wave.size
@@ -110,24 +144,29 @@ class Model:
     def record_autoscaling_stats(self) -> dict[str, float]:
         """What `cluster.autoscaling` scales by; called by Serve every half second."""
         return {
-            "audio_seconds": self._held_samples / SAMPLE_RATE,
-            "done_audio_seconds": self._done_samples / SAMPLE_RATE,
+            "audio_seconds": self._held_samples / MODEL_RATE,
+            "done_audio_seconds": self._done_samples / MODEL_RATE,
             "audio_seconds_per_second": self._speed,
         }
 
     # the gate cuts the batches; this limit only has to be beyond any of them
-    @serve.batch(max_batch_size=10**6, batch_wait_timeout_s=0, batch_size_fn=_batch_work)
+    @serve.batch(
+        max_batch_size=10**6,
+        batch_wait_timeout_s=0,
+        batch_size_fn=_batch_work,
+        max_concurrent_batches=CPU_LANES,
+    )
     async def _run_batch(self, jobs: list[_Job]) -> list[Result]:
-        self._gate.batch_started()
+        alone = self._gate.batch_started([job.ticket for job in jobs])
         try:
+            worker = self._wide if alone else self._narrow
             loop = asyncio.get_running_loop()
-            return await loop.run_in_executor(self._worker, self._compute, jobs)
+            return await loop.run_in_executor(worker, self._compute, jobs)
         finally:
             self._gate.batch_ended()
 
     def _compute(self, jobs: list[_Job]) -> list[Result]:
         started = perf_counter()
-        retries = self._engine.retries
         frame_embeddings = any(job.frame_embeddings for job in jobs)
         try:
             results = self._engine.infer_each([job.wave for job in jobs], frame_embeddings)
@@ -141,7 +180,8 @@ class Model:
                 return [result for job in jobs for result in self._compute([job])]
             return [EmotionError("internal", "The model failed on this audio.") for _ in jobs]
         milliseconds = (perf_counter() - started) * 1000
-        self._observe(jobs, milliseconds, self._engine.retries - retries)
+        retries = sum(isinstance(result, Emotions) and result.retried for result in results)
+        self._observe(jobs, milliseconds, retries)
         return [
             result
             if isinstance(result, EmotionError)
@@ -161,7 +201,7 @@ class Model:
     def _observe(self, jobs: list[_Job], milliseconds: float, retries: int) -> None:
         if _batch_work(jobs) >= self._max_batch_frames / 2:
             # only well-filled batches tell how fast a busy replica is
-            seconds = sum(job.wave.size for job in jobs) / SAMPLE_RATE
+            seconds = sum(job.wave.size for job in jobs) / MODEL_RATE
             self._speed += SPEED_WEIGHT * (seconds / (milliseconds / 1000) - self._speed)
         metrics = self._metrics
         metrics.batch_clips.observe(len(jobs))
@@ -185,7 +225,7 @@ class Model:
             compiled=False,
             labels=engine.labels,
             embedding_size=engine.embedding_size,
-            sample_rate=SAMPLE_RATE,
+            sample_rate=MODEL_RATE,
             frame_seconds=engine.frame_seconds,
             receptive_field=engine.config.receptive_field,
             max_batch_frames=self._max_batch_frames,

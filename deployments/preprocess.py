@@ -10,11 +10,9 @@ from typing import TypeVar
 import numpy as np
 from ray import serve
 
-from deployments.gate import WorkGate
+from deployments.gate import Ticket, WorkGate
 from deployments.graph import SpeechRegions
-from deployments.wire import AudioPass, Floats, Preprocessed
-from engine.precision import choose_device
-from engine.resample import TARGET_RATE, resample
+from deployments.wire import MODEL_RATE, AudioPass, Floats, Preprocessed
 
 MAX_BATCH_KILOSAMPLES = 30_000
 """Thousands of samples resampled at once (about 10 minutes at 48 kHz): bounds the memory."""
@@ -36,11 +34,11 @@ class PreprocessSettings:
 class _Job:
     audio: AudioPass
     denoise: bool
-    kilosamples: int
+    ticket: Ticket
 
 
 def _batch_kilosamples(jobs: list[_Job]) -> int:
-    return sum(job.kilosamples for job in jobs)
+    return sum(job.ticket.cost for job in jobs)
 
 
 @serve.deployment
@@ -50,6 +48,8 @@ class Preprocess:
     def __init__(self, settings: PreprocessSettings) -> None:
         import torch
 
+        from engine.precision import choose_device
+        from engine.resample import resample
         from engine.speech import SpeechDetector
 
         # small kernels in two worker threads: more threads each only wait for one another
@@ -64,12 +64,10 @@ class Preprocess:
             resample([np.zeros(rate, np.float32)], [rate], self._device)
 
     async def run(self, audio: AudioPass, denoise: bool = False) -> Preprocessed:
-        """Bring one pass to 16 kHz; int16 at 16 kHz already stays what it is."""
+        """Bring one pass to 16 kHz."""
         started = perf_counter()
-        if denoise or audio.sample_rate != TARGET_RATE:
-            kilosamples = audio.samples.size // 1000 + 1
-            await self._gate.admit(kilosamples)
-            audio = await self._run_batch(_Job(audio, denoise, kilosamples))
+        async with self._gate.admitted(audio.samples.size // 1000 + 1) as ticket:
+            audio = await self._run_batch(_Job(audio, denoise, ticket))
         return Preprocessed(audio, (perf_counter() - started) * 1000)
 
     async def speech(self, audio: AudioPass) -> SpeechRegions:
@@ -79,7 +77,7 @@ class Preprocess:
     # the gate cuts the batches; this limit only has to be beyond any of them
     @serve.batch(max_batch_size=10**6, batch_wait_timeout_s=0, batch_size_fn=_batch_kilosamples)
     async def _run_batch(self, jobs: list[_Job]) -> list[AudioPass]:
-        self._gate.batch_started()
+        self._gate.batch_started(job.ticket for job in jobs)
         try:
             return await self._on(self._worker, lambda: self._prepare(jobs))
         finally:
@@ -97,10 +95,12 @@ class Preprocess:
         for index, wave in zip(noisy, cleaned, strict=True):
             waves[index] = wave
         return [
-            job.audio.with_samples(wave, TARGET_RATE) for job, wave in zip(jobs, waves, strict=True)
+            job.audio.with_samples(wave, MODEL_RATE) for job, wave in zip(jobs, waves, strict=True)
         ]
 
     def _to_16k(self, passes: list[AudioPass]) -> list[Floats]:
+        from engine.resample import resample
+
         rates = [audio.sample_rate for audio in passes]
         return resample([audio.as_float() for audio in passes], rates, self._device)
 

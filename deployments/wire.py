@@ -8,6 +8,9 @@ from numpy.typing import NDArray
 
 from engine.errors import EmotionError
 
+MODEL_RATE = 16_000
+"""Hz; what the model hears."""
+
 Samples = NDArray[np.int16] | NDArray[np.float32]
 Floats = NDArray[np.float32]
 
@@ -31,6 +34,11 @@ class AudioPass:
     def seconds(self) -> float:
         """Length of the audio."""
         return self.samples.size / self.sample_rate
+
+    @property
+    def at_model_rate(self) -> bool:
+        """Whether the model can take it as it is."""
+        return self.sample_rate == MODEL_RATE
 
     def as_float(self) -> Floats:
         """Samples as float32 in [-1, 1]."""

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from time import perf_counter
 
 import numpy as np
@@ -44,7 +45,7 @@ class _PassResult:
 
 
 class Engine:
-    """A loaded model. Not thread-safe: one caller at a time.
+    """A loaded model; several threads may call `infer` at once.
 
     Attributes:
         name, revision: the model's origin.
@@ -72,6 +73,7 @@ class Engine:
         self.retries = 0
         self.padding_ratio = 0.0
         self.encoder = self._build(dtype)
+        self._lock = Lock()
         self._exact: Encoder | None = self.encoder if dtype == torch.float32 else None
 
     @classmethod
@@ -246,9 +248,10 @@ class Engine:
         return results
 
     def _retry(self, item: _Pass) -> _PassResult | EmotionError:
-        self.retries += 1
-        if self._exact is None:
-            self._exact = self._build(torch.float32)
+        with self._lock:
+            self.retries += 1
+            if self._exact is None:
+                self._exact = self._build(torch.float32)
         [(logits, features)] = self._encode(self._exact, [item.samples])
         if np.isfinite(features).all() and np.isfinite(logits).all():
             return _PassResult(logits, features, True)

@@ -26,6 +26,20 @@ class Reservation:
         self.held_bytes = max(self.held_bytes, size)
 
 
+@dataclass(slots=True, eq=False)
+class Approach:
+    """Audio that is being decoded: its length is not known before its first pass enters."""
+
+    admission: "Admission"
+    entered: bool = False
+
+    def enter(self, seconds: float) -> None:
+        """Its first pass enters the graph, or is refused there."""
+        if not self.entered:
+            self.entered = True
+            self.admission.leave_approach(seconds)
+
+
 @dataclass(slots=True)
 class Admission:
     """Counts of one ingress replica.
@@ -35,6 +49,8 @@ class Admission:
         max_audio_seconds: audio in the graph. A request's first pass is refused beyond it, a
             later one waits beyond half of it, and with nothing in the graph a pass of any
             length may enter.
+        approaching: audio files that are being decoded. Each is expected to be as long as first
+            passes were lately, so that what will find no room is refused before its decoding.
     """
 
     max_requests: int
@@ -43,7 +59,9 @@ class Admission:
     requests: int = 0
     bytes_held: int = 0
     audio_seconds: float = 0.0
+    approaching: int = 0
     refused: int = 0
+    _usual_seconds: float = 0.0
     _waiting: deque[tuple[float, asyncio.Future[None]]] = field(default_factory=deque)
 
     @contextmanager
@@ -55,7 +73,7 @@ class Admission:
         """
         if self.requests >= self.max_requests:
             raise self._overloaded(f"{self.requests} requests", f"{self.max_requests} requests")
-        self.check_graph()
+        self._check_room()
         reservation = Reservation(self)
         self.requests += 1
         try:
@@ -73,16 +91,51 @@ class Admission:
             raise self._overloaded(held, f"{self.max_bytes} bytes")
         self.bytes_held += max(0, count)
 
+    @contextmanager
+    def approach(self) -> Iterator[Approach]:
+        """Count an audio file from here until its first pass enters the graph.
+
+        Raises:
+            EmotionError: `overloaded`.
+        """
+        self._check_room()
+        self.approaching += 1
+        approach = Approach(self)
+        try:
+            yield approach
+        finally:
+            approach.enter(0.0)
+
+    def leave_approach(self, seconds: float) -> None:
+        """A first pass of so many seconds, or 0 for none, is no longer on its way."""
+        self.approaching -= 1
+        if seconds:
+            change = seconds - self._usual_seconds
+            self._usual_seconds += change * (USUAL_WEIGHT if self._usual_seconds else 1.0)
+
     def check_graph(self) -> None:
-        """Refuse early where the graph is full."""
-        if self.audio_seconds >= self.max_audio_seconds:
-            held = f"{self.audio_seconds:.1f} s of audio"
+        """Refuse what has arrived where the graph is full."""
+        self._check(self.audio_seconds)
+
+    def _check_room(self) -> None:
+        """Refuse early what would find the graph full."""
+        self._check(self.audio_seconds + self.approaching * self._usual_seconds)
+
+    def _check(self, seconds: float) -> None:
+        if seconds >= self.max_audio_seconds:
+            held = f"{seconds:.1f} s of audio"
             raise self._overloaded(held, f"{self.max_audio_seconds:g} s")
 
     @asynccontextmanager
-    async def audio(self, seconds: float, first: bool) -> AsyncIterator[None]:
-        """Admit one pass to the graph; see `max_audio_seconds`."""
-        if first:
+    async def audio(self, seconds: float, first: Approach | None) -> AsyncIterator[None]:
+        """Admit one pass to the graph; see `max_audio_seconds`.
+
+        Args:
+            seconds: length of the pass.
+            first: the approach that ends with this pass; None for later passes.
+        """
+        if first is not None:
+            first.enter(seconds)
             self.check_graph()
         elif self._waiting or not self._fits(seconds):
             future = asyncio.get_running_loop().create_future()
@@ -113,6 +166,9 @@ class Admission:
         message = f"The server is busy: {held} in flight, the limit is {limit}."
         return EmotionError("overloaded", message, retry_after=1.0)
 
+
+USUAL_WEIGHT = 0.1
+"""Weight of the newest first pass in what is expected of the next ones."""
 
 EMPTY_SECONDS = 1e-6
 """Below this the graph is empty: sums of float seconds do not return to exactly zero."""

@@ -10,7 +10,7 @@ from deployments.graph import Graph, SpeechRegions
 from deployments.wire import AudioPass
 from engine.audio.types import Pass
 from engine.timeline import HeardPass
-from serve_app.admission import Admission
+from serve_app.admission import Admission, Approach
 from serve_app.parameters import Parameters
 from serve_app.pipeline import map_in_order
 from serve_app.timings import Timings
@@ -34,16 +34,17 @@ class Listener:
         self,
         graph: Graph,
         admission: Admission,
+        approach: Approach,
         timings: Timings,
         parameters: Parameters,
         find_speech: bool,
     ) -> None:
         self._graph = graph
         self._admission = admission
+        self._approach: Approach | None = approach
         self._timings = timings
         self._parameters = parameters
         self._find_speech = find_speech
-        self._admitted = False
         self.heard_by: set[tuple[str, str]] = set()
 
     async def first_decoded(self, passes: AsyncIterator[Pass]) -> AsyncIterator[Pass]:
@@ -105,7 +106,7 @@ class Listener:
         return tuple((start + first, start + last) for first, last in regions)
 
     async def _score(self, item: ListenedPass) -> tuple[ListenedPass, HeardPass]:
-        first, self._admitted = not self._admitted, True
+        first, self._approach = self._approach, None
         regions = item.speech
         async with self._admission.audio(item.audio.seconds, first):
             if self._find_speech and regions is None:

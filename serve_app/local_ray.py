@@ -14,6 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from serve_app.ray_environment import NODE_ENVIRONMENT
 from serve_app.settings import APP_NAME
 
 STOP_SECONDS = 15.0
@@ -112,9 +113,8 @@ def _prepare_environment(directory: Path, haproxy: bool) -> bool:
         RAY_USAGE_STATS_ENABLED="0",
         # Ray's default of 15 would let every other program on the machine go first
         RAY_worker_niceness="0",
-        # a lost proxy is noticed after three periods; the default is 10 s each
-        RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S="2",
         **LOOPBACK_ONLY,
+        **NODE_ENVIRONMENT,
         RAY_SERVE_SLOW_STARTUP_WARNING_S="5",
         RAY_SERVE_SLOW_STARTUP_WARNING_PERIOD_S="5",
     )

@@ -147,15 +147,18 @@ class EmotionService:
                 for event in results.replay(cached, request_id):
                     yield event
                 return
-        listener = Listener(self._graph, self.admission, timings, parameters, find_speech)
-        job = await self._decoders.open(body, self._decode_request(parameters, info))
-        async with aclosing(job):
-            passes = await listener.first_decoded(job)
-            yield Accepted()
-            async with aclosing(listener.hear(passes)) as heard:
-                async for event in results.live(heard):
-                    yield event
-            reports = job.reports
+        with self.admission.approach() as approach:
+            listener = Listener(
+                self._graph, self.admission, approach, timings, parameters, find_speech
+            )
+            job = await self._decoders.open(body, self._decode_request(parameters, info))
+            async with aclosing(job):
+                passes = await listener.first_decoded(job)
+                yield Accepted()
+                async with aclosing(listener.hear(passes)) as heard:
+                    async for event in results.live(heard):
+                        yield event
+                reports = job.reports
         if listener.heard_by != {(info.model, info.revision)}:
             # the model was replaced meanwhile: say which one answered, and ask anew next time
             self._info = None

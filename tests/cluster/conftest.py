@@ -1,5 +1,6 @@
 """A Ray of its own per module: these tests kill parts of it. Processes below this one are its."""
 
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from cluster.chaos.clips import Clip, make_wav
 from cluster.chaos.load import Background, Load
 from cluster.chaos.server import Server, free_port, wait_until
+from serve_app.ray_environment import NODE_ENVIRONMENT
 
 DECLARED_GPUS = 2
 LIGHT_PER_SECOND = 4.0
@@ -36,6 +38,7 @@ def clips() -> list[Clip]:
 @pytest.fixture(scope="module")
 def ray_with_gpus() -> Iterator[None]:
     """A Ray that declares GPUs; torch sees none of them."""
+    os.environ.update(NODE_ENVIRONMENT)
     import ray
     from ray import serve
 

@@ -1,5 +1,6 @@
 """One Ray cluster and one HTTP proxy for all integration tests; applications per module."""
 
+import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from serve_app.ray_environment import NODE_ENVIRONMENT
 from serve_app.settings import APP_NAME, Settings
 
 
@@ -21,6 +23,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """Base URL of a running Serve instance, without an application yet."""
+    os.environ.update(NODE_ENVIRONMENT)
     import ray
     from ray import serve
 

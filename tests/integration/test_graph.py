@@ -13,8 +13,10 @@ from pathlib import Path
 import httpx2
 import numpy as np
 import pytest
+from long_sounds import stereo_voices, wav_of
 
 URL = "/v1/audio/emotions"
+GRPC_DEFAULT_BYTES = 4 * 2**20
 
 
 def _wav(seconds: float, seed: int, sample_rate: int = 16_000) -> bytes:
@@ -94,6 +96,29 @@ def test_frames_over_http(server: str, clips: list[bytes]) -> None:
     named = _named(body)
     expected = [named[label] for label in body["frames"]["labels"]]
     assert utterance == pytest.approx(expected, abs=1e-4)
+
+
+def test_pass_beyond_grpcs_default_limit(server: str, tiny_checkpoint: Path) -> None:
+    from engine import Engine
+    from engine.audio import load
+    from engine.resample import resample
+
+    body = wav_of(stereo_voices(30.0, 96_000), 96_000)
+    [excerpt], _ = load(io.BytesIO(body))
+    assert excerpt.samples.nbytes > 2 * GRPC_DEFAULT_BYTES
+    engine = Engine.load(tiny_checkpoint, device="cpu", dtype="float32")
+    [emotions] = engine.infer(resample([excerpt.samples], [96_000], "cpu"))
+    with httpx2.Client(base_url=server, timeout=120) as client:
+        served = _named(client.post(URL, content=body).json())
+    assert served == pytest.approx(emotions.scores, abs=1e-5)
+
+
+def test_answer_beyond_grpcs_default_limit(server: str) -> None:
+    body = wav_of(stereo_voices(250.0)[:, 0])
+    with httpx2.Client(base_url=server, timeout=120) as client:
+        response = client.post(f"{URL}?embeddings=frame", content=body)
+    assert response.status_code == 200
+    assert len(response.content) > 2 * GRPC_DEFAULT_BYTES
 
 
 def test_server_timing_is_within_the_callers_time(server: str, clips: list[bytes]) -> None:

@@ -8,6 +8,8 @@ import yaml
 from kube import check_document
 from typos import is_label, key_paths, misspelt, path_name
 
+from serve_app.ray_environment import NODE_ENVIRONMENT
+
 pytest.importorskip("kubernetes_validate", reason="needs kubernetes-validate")
 
 FILE = Path(__file__).parents[3] / "cluster" / "kuberay.yaml"
@@ -177,6 +179,12 @@ def test_the_environment_is_known_to_ray() -> None:
         assert (name + "S") not in serve
 
 
+def test_every_node_has_the_environment_of_a_local_start() -> None:
+    for container in CONTAINERS:
+        values = {item["name"]: item.get("value") for item in container["env"]}
+        assert values.items() >= NODE_ENVIRONMENT.items()
+
+
 def test_probes_ask_paths_that_need_no_token() -> None:
     from ray.dashboard.http_server_agent import PUBLIC_EXACT_PATHS
 
@@ -210,9 +218,12 @@ def test_a_worker_may_drain_before_it_is_killed() -> None:
 def test_the_cards_hold_what_the_serve_config_asks_for() -> None:
     [application] = yaml.safe_load(SERVICE["spec"]["serveConfigV2"])["applications"]
     args = application["args"]
-    cards = CLUSTER["workerGroupSpecs"][0]["minReplicas"]
-    asked = args["model_replicas"] * args["model_gpus"] + args["preprocess_gpus"]
-    assert asked <= cards + 1e-9
+    for cards, replicas in (
+        ("minReplicas", "model_min_replicas"),
+        ("maxReplicas", "model_max_replicas"),
+    ):
+        asked = args[replicas] * args["model_gpus"] + args["preprocess_gpus"]
+        assert asked <= CLUSTER["workerGroupSpecs"][0][cards] + 1e-9
 
 
 def test_ray_has_the_version_that_is_installed() -> None:

@@ -13,6 +13,8 @@ from ray.autoscaler._private.util import prepare_config, validate_config
 from ray.scripts.scripts import start as ray_start
 from typos import key_paths, misspelt, path_name
 
+from serve_app.ray_environment import NODE_ENVIRONMENT
+
 FILE = Path(__file__).parents[3] / "cluster" / "ray_cluster.yaml"
 DOCUMENT: dict[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))
 NODE_TYPES = DOCUMENT["available_node_types"]
@@ -109,6 +111,7 @@ def test_every_node_asks_for_the_token_and_starts_the_same_proxy() -> None:
     environments = [dict(re.findall(r"(RAY_\w+)=([\w.]+)", c)) for c in start_commands()]
     assert environments[0] == environments[1]
     assert environments[0]["RAY_AUTH_MODE"] == "token"
+    assert environments[0].items() >= NODE_ENVIRONMENT.items()
     for name in set(environments[0]) - {"RAY_AUTH_MODE"}:
         assert f'"{name}"' in serve
 

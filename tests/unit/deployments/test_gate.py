@@ -2,83 +2,148 @@
 
 import asyncio
 
-from deployments.gate import WorkGate
+from deployments.gate import Ticket, WorkGate
 
 
-async def _enter(gate: WorkGate, cost: int, name: str, entered: list[str]) -> None:
-    await gate.admit(cost)
-    entered.append(name)
+class Callers:
+    """Items that enter, and stay."""
 
+    def __init__(self, gate: WorkGate) -> None:
+        self._gate = gate
+        self.entered: list[str] = []
+        self._tickets: list[Ticket] = []
+        self._tasks: list[asyncio.Task[None]] = []
 
-def _arrive(gate: WorkGate, entered: list[str], **costs: int) -> list["asyncio.Task[None]"]:
-    return [asyncio.create_task(_enter(gate, cost, name, entered)) for name, cost in costs.items()]
+    async def arrive(self, **costs: int) -> list["asyncio.Task[None]"]:
+        """One item for each name and cost."""
+        tasks = [asyncio.create_task(self._enter(*item)) for item in costs.items()]
+        self._tasks += tasks
+        await asyncio.sleep(0.01)
+        return tasks
+
+    def start(self) -> bool:
+        """A batch takes all that have entered."""
+        taken, self._tickets = self._tickets, []
+        return self._gate.batch_started(taken)
+
+    async def end(self) -> None:
+        """The batch that started first ends."""
+        self._gate.batch_ended()
+        await asyncio.sleep(0.01)
+
+    async def leave(self) -> None:
+        """All go, also those that still wait."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _enter(self, name: str, cost: int) -> None:
+        async with self._gate.admitted(cost) as ticket:
+            self.entered.append(name)
+            self._tickets.append(ticket)
+            await asyncio.Event().wait()
 
 
 async def test_idle_gate_never_waits() -> None:
-    gate = WorkGate(lambda: 100)
-    await asyncio.wait_for(gate.admit(500), 1)  # even an item above the limit
+    callers = Callers(WorkGate(lambda: 100))
+    await callers.arrive(big=500)  # even an item above the limit
+    assert callers.entered == ["big"]
+    await callers.leave()
 
 
 async def test_arrivals_during_a_batch_enter_together_up_to_the_limit() -> None:
-    gate, entered = WorkGate(lambda: 100), []
-    await gate.admit(10)
-    gate.batch_started()
-    tasks = _arrive(gate, entered, a=40, b=40, c=40, d=20)
-    await asyncio.sleep(0)
-    assert entered == []
+    gate = WorkGate(lambda: 100)
+    callers = Callers(gate)
+    await callers.arrive(first=10)
+    assert callers.start()
+    await callers.arrive(a=40, b=40, c=40, d=20)
+    assert callers.entered == ["first"]
     assert gate.waiting_work == 140
-    gate.batch_ended()
-    await asyncio.sleep(0.01)
-    assert entered == ["a", "b", "d"]  # c does not fit, d still does
-    gate.batch_started()
-    gate.batch_ended()
-    await asyncio.sleep(0.01)
-    assert entered == ["a", "b", "d", "c"]
-    await asyncio.gather(*tasks)
+    await callers.end()
+    assert callers.entered == ["first", "a", "b", "d"]  # c does not fit, d still does
+    callers.start()
+    await callers.end()
+    assert callers.entered == ["first", "a", "b", "d", "c"]
+    await callers.leave()
 
 
 async def test_first_in_line_enters_even_above_the_limit() -> None:
-    gate, entered = WorkGate(lambda: 100), []
-    gate.batch_started()
-    tasks = _arrive(gate, entered, big=900, small=1)
-    await asyncio.sleep(0)
-    gate.batch_ended()
-    await asyncio.sleep(0.01)
-    assert entered == ["big"]
-    gate.batch_started()
-    gate.batch_ended()
-    await asyncio.gather(*tasks)
+    callers = Callers(WorkGate(lambda: 100))
+    callers.start()
+    await callers.arrive(big=900, small=1)
+    await callers.end()
+    assert callers.entered == ["big"]
+    await callers.leave()
 
 
 async def test_cancelled_waiter_takes_no_room() -> None:
-    gate, entered = WorkGate(lambda: 100), []
-    gate.batch_started()
-    gone, stays = _arrive(gate, entered, gone=100, stays=100)
-    await asyncio.sleep(0)
+    gate = WorkGate(lambda: 100)
+    callers = Callers(gate)
+    callers.start()
+    gone, _ = await callers.arrive(gone=100, stays=100)
     gone.cancel()
-    await asyncio.sleep(0)
+    await asyncio.sleep(0.01)
     assert gate.waiting_work == 100
-    gate.batch_ended()
-    await asyncio.wait_for(stays, 1)
-    assert entered == ["stays"]
+    await callers.end()
+    assert callers.entered == ["stays"]
+    await callers.leave()
+
+
+async def test_who_leaves_before_a_batch_took_it_gives_its_room_back() -> None:
+    callers = Callers(WorkGate(lambda: 100))
+    [gone] = await callers.arrive(gone=100)
+    await callers.arrive(next=100)
+    gone.cancel()  # no batch starts for it, so none will end
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["gone", "next"]
+    await callers.leave()
 
 
 async def test_short_items_overtake_long_ones_only_for_a_while() -> None:
     now = 0.0
-    gate, entered = WorkGate(lambda: 100, overtake_seconds=0.01, clock=lambda: now), []
-    gate.batch_started()
-    tasks = _arrive(gate, entered, long=100)
-    await asyncio.sleep(0)
+    callers = Callers(WorkGate(lambda: 100, overtake_seconds=0.01, clock=lambda: now))
+    callers.start()
+    await callers.arrive(long=100)
     now = 0.5
-    tasks += _arrive(gate, entered, soon=10)
-    await asyncio.sleep(0)
+    await callers.arrive(soon=10)
     now = 1.5
-    tasks += _arrive(gate, entered, late=10)
-    await asyncio.sleep(0)
+    await callers.arrive(late=10)
     for _ in range(3):
-        gate.batch_ended()
-        await asyncio.sleep(0.01)
-        gate.batch_started()
-    await asyncio.gather(*tasks)
+        await callers.end()
+        callers.start()
     # `late` is behind `long` in line, but fills the room beside `soon` that `long` cannot
-    assert entered == ["soon", "late", "long"]
+    assert callers.entered == ["soon", "late", "long"]
+    await callers.leave()
+
+
+async def test_little_work_gets_the_whole_machine() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2))
+    await callers.arrive(first=100)
+    assert callers.start()
+    await callers.arrive(a=100, b=100)
+    await callers.end()
+    assert callers.start()  # one batch waits: it is answered sooner after this one than beside it
+    assert callers.entered == ["first", "a"]
+    await callers.leave()
+
+
+async def test_much_work_runs_in_lanes() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2))
+    await callers.arrive(first=100)
+    callers.start()
+    await callers.arrive(a=100, b=100, c=100, d=100)
+    await callers.end()
+    assert callers.entered == ["first", "a"]
+    assert not callers.start()
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["first", "a", "b"]
+    assert not callers.start()
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["first", "a", "b"]  # both lanes are taken
+    await callers.end()
+    assert callers.entered == ["first", "a", "b", "c"]
+    assert not callers.start()  # beside the other lane's batch, however little waits
+    await callers.end()
+    await callers.end()
+    assert callers.start()
+    await callers.leave()

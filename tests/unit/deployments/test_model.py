@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from deployments.gate import WorkGate
+from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
 from deployments.model import Model, _Job, is_device_lost
 from deployments.wire import Scored
@@ -18,7 +18,6 @@ class FakeEngine:
     """Fails on any batch that holds a clip of the poisonous length."""
 
     name, revision = "fake", "1"
-    retries = 0
     padding_ratio = 0.0
     frame_seconds = 0.02
     device = torch.device("cpu")
@@ -44,7 +43,7 @@ def model_with(failure: Exception) -> Any:
 
 
 def jobs(*sizes: int) -> list[_Job]:
-    return [_Job(np.zeros(size, np.float32), False, 10, 0.0) for size in sizes]
+    return [_Job(np.zeros(size, np.float32), False, Ticket(10), 0.0) for size in sizes]
 
 
 def test_the_other_clips_of_a_failed_batch_get_their_answers() -> None:

@@ -1,5 +1,6 @@
 """A clip's result never depends on its company, nor on another clip's failure."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,17 @@ def test_bfloat16_is_near_float32(tiny: Any, tiny_engine: Engine, waves: list[An
     rounded = Engine.load(tiny, device="cpu", dtype="bfloat16").infer(waves)
     for a, b in zip(exact, rounded, strict=True):
         assert 0 < score_distance(a, b) <= 0.02
+
+
+def test_two_threads_at_once_get_what_each_gets_alone(
+    tiny_engine: Engine, waves: list[Any]
+) -> None:
+    alone = [tiny_engine.infer([wave])[0] for wave in waves]
+    with ThreadPoolExecutor(2) as workers:
+        for _ in range(5):
+            together = workers.map(lambda wave: tiny_engine.infer([wave])[0], waves)
+            for single, result in zip(alone, together, strict=True):
+                assert score_distance(single, result) <= 1e-5
 
 
 def test_batches_of_bounded_size_give_the_same(

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from engine.errors import EmotionError
-from serve_app.admission import Admission
+from serve_app.admission import Admission, Approach
 
 
 def admission(**limits: float) -> Admission:
@@ -13,16 +13,44 @@ def admission(**limits: float) -> Admission:
     return Admission(**values)
 
 
+def first(house: Admission) -> Approach:
+    """The approach of a first pass."""
+    return house.approach().__enter__()
+
+
+async def test_what_is_decoded_counts_as_much_as_audio_did_lately() -> None:
+    house = admission(max_audio_seconds=60.0)
+    with house.approach() as one, house.approach():
+        async with house.audio(30, first=one):
+            assert house.approaching == 1
+            with pytest.raises(EmotionError, match=r"60\.0 s of audio in flight"), house.approach():
+                pass
+            with pytest.raises(EmotionError, match=r"60\.0 s"), house.request(10):
+                pass
+        with house.approach():  # room again
+            pass
+    assert (house.approaching, house.requests) == (0, 0)
+
+
+async def test_first_pass_is_refused_only_by_what_is_in_the_graph() -> None:
+    house = admission(max_audio_seconds=60.0)
+    with house.approach() as one, house.approach() as other, house.approach() as third:
+        async with house.audio(30, first=one), house.audio(29, first=other):
+            async with house.audio(30, first=third):
+                pass
+            assert house.approaching == 0
+
+
 async def test_later_pass_waits_and_enters_in_order() -> None:
     house = admission(max_audio_seconds=60.0)
     entered: list[str] = []
 
     async def later(name: str, seconds: float) -> None:
-        async with house.audio(seconds, first=False):
+        async with house.audio(seconds, first=None):
             entered.append(name)
             await asyncio.sleep(0.01)
 
-    async with house.audio(50, first=True):
+    async with house.audio(50, first=first(house)):
         tasks = [asyncio.create_task(later(*item)) for item in (("a", 30), ("b", 5))]
         await asyncio.sleep(0.02)
         assert entered == []  # b would fit, but a was there first
@@ -35,10 +63,10 @@ async def test_cancelled_waiter_blocks_nobody() -> None:
     house = admission(max_audio_seconds=10.0)
 
     async def later() -> None:
-        async with house.audio(8, first=False):
+        async with house.audio(8, first=None):
             pass
 
-    async with house.audio(9, first=True):
+    async with house.audio(9, first=first(house)):
         gone, stays = asyncio.create_task(later()), asyncio.create_task(later())
         await asyncio.sleep(0)
         gone.cancel()
@@ -48,8 +76,8 @@ async def test_cancelled_waiter_blocks_nobody() -> None:
 
 async def test_anything_enters_an_empty_graph() -> None:
     house = admission(max_audio_seconds=1.0)
-    for first in (True, False):
-        async with house.audio(500, first=first):
+    for arriving in (first(house), None):
+        async with house.audio(500, first=arriving):
             with pytest.raises(EmotionError, match=r"500\.0 s of audio"):
                 house.check_graph()
 

@@ -1,0 +1,27 @@
+"""What Ray Serve reads from the environment.
+
+Each value is set where only those read it whom it is for: a router on the caller's own loop, for
+one, would take from every other job on the cluster the handle calls that are not asynchronous.
+"""
+
+MAX_MESSAGE = {"RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1)}
+"""An answer with the embeddings of many frames is more than gRPC's default of 4 MB."""
+
+REPLICA_ENVIRONMENT = {
+    **MAX_MESSAGE,
+    # measured: calls between replicas take half the time, a busy machine does a third more
+    "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
+    # nothing in the deployments blocks an event loop, so one loop for everything is enough
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+}
+"""For the replicas of this application; part of it, wherever it runs."""
+
+NODE_ENVIRONMENT = {
+    **MAX_MESSAGE,
+    "RAY_SERVE_PROXY_USE_GRPC": "1",
+    # a lost proxy is noticed after three periods; the default is 10 s each
+    "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+}
+"""For the proxies and the controller: set before a node starts. The cluster files hold the same
+values; a test compares them."""
