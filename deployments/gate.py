@@ -15,9 +15,9 @@ from time import monotonic
 
 _Waiter = tuple[float, int, "Ticket", asyncio.Future[None]]
 
-BATCHES_IN_LINE = 2
-"""Batches that must wait before lanes share the machine: fewer are answered sooner by one wide
-batch after the other."""
+BATCHES_FOR_LANES = 3
+"""Work for this many batches is done in lanes, and so is what one batch could hold, in equal
+parts. In between, one batch after the other with the whole machine is answered sooner."""
 
 
 class Ticket:
@@ -58,6 +58,8 @@ class WorkGate:
         self._entered: set[Ticket] = set()
         self._running = 0
         self._wide = False
+        self._sharing = False
+        self._room = 0
 
     @property
     def waiting_work(self) -> int:
@@ -78,9 +80,12 @@ class WorkGate:
                 self._let_in()
 
     async def _enter(self, ticket: Ticket) -> None:
-        if not self._waiting and self._open and self._fits(ticket):
-            self._entered.add(ticket)
-            return
+        if not self._waiting and self._open:
+            if not self._running and not self._entered:
+                self._sharing, self._room = False, self._limit()
+            if self._fits(ticket):
+                self._entered.add(ticket)
+                return
         future = asyncio.get_running_loop().create_future()
         key = self._clock() + ticket.cost * self._overtake_seconds
         heapq.heappush(self._waiting, (key, next(self._order), ticket, future))
@@ -93,8 +98,7 @@ class WorkGate:
             Whether it has the machine for itself; otherwise it shares it with the other lanes.
         """
         self._entered.difference_update(tickets)
-        enough = self.waiting_work >= BATCHES_IN_LINE * self._limit()
-        self._wide = not self._running and (self._lanes == 1 or not enough)
+        self._wide = not self._running and not self._sharing
         self._running += 1
         self._let_in()
         return self._wide
@@ -113,6 +117,8 @@ class WorkGate:
         """One batch's worth: the first in line always, then whatever still fits."""
         if not self._open:
             return
+        if not self._running and not self._entered:
+            self._plan()
         kept: list[_Waiter] = []
         while self._waiting:
             waiter = heapq.heappop(self._waiting)
@@ -126,6 +132,16 @@ class WorkGate:
                 kept.append(waiter)
         self._waiting = kept  # popped in order, so still a heap
 
+    def _plan(self) -> None:
+        """Whether what waits is for one batch or for lanes, and how much the first one takes."""
+        limit, work = self._limit(), self.waiting_work
+        alone = self._lanes == 1 or len(self._waiting) < 2
+        self._room = limit
+        self._sharing = not alone and (work <= limit or work >= BATCHES_FOR_LANES * limit)
+        if self._sharing and work <= limit:
+            self._room = -(-work // self._lanes)
+
     def _fits(self, ticket: Ticket) -> bool:
         entered = sum(other.cost for other in self._entered)
-        return not self._entered or entered + ticket.cost <= self._limit()
+        room = self._limit() if self._running else self._room
+        return not self._entered or entered + ticket.cost <= room

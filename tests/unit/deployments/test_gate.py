@@ -116,13 +116,38 @@ async def test_short_items_overtake_long_ones_only_for_a_while() -> None:
     await callers.leave()
 
 
-async def test_little_work_gets_the_whole_machine() -> None:
+async def test_a_lonely_item_gets_the_whole_machine() -> None:
     callers = Callers(WorkGate(lambda: 100, lanes=2))
-    await callers.arrive(first=100)
+    await callers.arrive(first=30)
     assert callers.start()
+    await callers.arrive(a=30)
+    await callers.end()
+    assert callers.entered == ["first", "a"]
+    assert callers.start()
+    await callers.leave()
+
+
+async def test_what_one_batch_could_hold_is_done_in_equal_parts() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2))
+    await callers.arrive(first=30)
+    callers.start()
+    await callers.arrive(a=30, b=30, c=20, d=20)
+    await callers.end()
+    assert callers.entered == ["first", "a", "c"]
+    assert not callers.start()
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["first", "a", "c", "b", "d"]
+    assert not callers.start()
+    await callers.leave()
+
+
+async def test_two_batches_have_the_machine_one_after_the_other() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2))
+    await callers.arrive(first=30)
+    callers.start()
     await callers.arrive(a=100, b=100)
     await callers.end()
-    assert callers.start()  # one batch waits: it is answered sooner after this one than beside it
+    assert callers.start()  # a is answered in half the time that it would need beside b
     assert callers.entered == ["first", "a"]
     await callers.leave()
 
@@ -131,7 +156,7 @@ async def test_much_work_runs_in_lanes() -> None:
     callers = Callers(WorkGate(lambda: 100, lanes=2))
     await callers.arrive(first=100)
     callers.start()
-    await callers.arrive(a=100, b=100, c=100, d=100)
+    await callers.arrive(a=100, b=100, c=100)
     await callers.end()
     assert callers.entered == ["first", "a"]
     assert not callers.start()
@@ -145,5 +170,6 @@ async def test_much_work_runs_in_lanes() -> None:
     assert not callers.start()  # beside the other lane's batch, however little waits
     await callers.end()
     await callers.end()
+    await callers.arrive(last=10)
     assert callers.start()
     await callers.leave()
