@@ -17,6 +17,7 @@ from serve_app.launch_network import LaunchError, check_cluster, check_port, hea
 from serve_app.local_ray import LocalRay
 from serve_app.settings import APP_NAME, Settings
 from serve_app.stop_signal import StopSignal
+from serve_app.tracing import PACKAGE, has_exporter
 from serve_app.watch import failure, without_room
 
 SAMPLE = Path(__file__).parent / "assets" / "sample.wav"
@@ -57,6 +58,9 @@ class LaunchPlan:
         Raises:
             LaunchError: a port is taken, the host is unknown, or the flags contradict.
         """
+        traced = (self.config.document.get("tracing_config") or {}).get("enabled")
+        if traced and not has_exporter():
+            raise LaunchError(f"traces need the package {PACKAGE}: pip install {PACKAGE}")
         if self.address is not None:
             self._check_for_cluster(self.address)
             return
@@ -69,6 +73,8 @@ class LaunchPlan:
             raise LaunchError("--proxy is chosen where the cluster's nodes are started")
         if self.config.application.get("deployments"):
             raise LaunchError("--address takes only args from a config file; see `serve deploy`")
+        if self.config.document.get("tracing_config"):
+            raise LaunchError("--trace-ratio is set where Serve is started; see `serve deploy`")
         check_cluster(address)
 
 
@@ -167,6 +173,7 @@ def _deploy_document(document: dict[str, Any]) -> None:
         http_options=schema.http_options.model_dump(),
         grpc_options=schema.grpc_options.model_dump(),
         logging_config=schema.logging_config,
+        tracing_config=schema.tracing_config,
     )
     client = _get_global_client()
     assert client is not None

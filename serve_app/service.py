@@ -38,6 +38,7 @@ class EmotionService:
         )
         limits = DecodeLimits(
             max_audio_seconds=settings.max_audio_seconds,
+            max_decoded_samples=settings.max_decoded_samples,
             min_sample_rate=settings.min_sample_rate_hz,
             max_sample_rate=settings.max_sample_rate_hz,
             max_channels=settings.max_channels,

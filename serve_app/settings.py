@@ -73,6 +73,9 @@ class Settings(BaseSettings):
     max_body_bytes: int = Field(512 * 2**20, ge=1024, description="largest request body")
     max_files: int = Field(16, ge=1, le=1024, description="most files in one request")
     max_audio_seconds: float = Field(14_400.0, gt=0, description="longest audio")
+    max_decoded_samples: int = Field(
+        5 * 10**9, ge=1, description="most samples of one audio, all channels together"
+    )
     min_sample_rate_hz: int = Field(4_000, ge=1, description="lowest sample rate of a source")
     max_sample_rate_hz: int = Field(384_000, ge=1, description="highest sample rate of a source")
     max_channels: int = Field(32, ge=1, le=255, description="most channels of a source")

@@ -12,6 +12,7 @@ from serve_app.launch import LaunchPlan, launch
 from serve_app.launch_config import ConfigError, read_config
 from serve_app.launch_network import LaunchError
 from serve_app.settings import Settings
+from serve_app.tracing import tracing_config
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="haproxy is faster, and opens ports 8404 and 9101 on all interfaces",
     )
     process.add_argument(
+        "--trace-ratio",
+        type=_ratio,
+        metavar="X",
+        help="share of requests whose OpenTelemetry trace goes to OTEL_EXPORTER_OTLP_ENDPOINT, "
+        "0 to 1 (default: 0)",
+    )
+    process.add_argument(
         "--config", type=Path, metavar="FILE", help="Serve config file; flags win over it"
     )
     add_settings(parser, Settings)
@@ -41,6 +49,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         config = read_config(options.config)
         config.override_http(options.host, options.port)
+        if options.trace_ratio is not None:
+            config.document["tracing_config"] = tracing_config(options.trace_ratio)
         settings = make_settings(Settings, {**config.args, **explicit(options, Settings)})
         config.args = settings.model_dump(exclude_unset=True)
         plan = LaunchPlan(config, options.address, options.proxy == "haproxy")
@@ -50,6 +60,13 @@ def run(options: argparse.Namespace) -> int:
         return launch(plan)
     except (ConfigError, LaunchError) as error:
         raise CommandError(str(error)) from None
+
+
+def _ratio(text: str) -> float:
+    ratio = float(text)
+    if not 0 <= ratio <= 1:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 1")
+    return ratio
 
 
 def _port(text: str) -> int:

@@ -142,6 +142,13 @@ class PassReader:
                 f"The audio is longer than the limit of {limit:g} s: "
                 f"{seconds:.2f} s were decoded before it was refused.",
             )
+        samples, most = self._decoded * self._source.channels, self._limits.max_decoded_samples
+        if samples > most:
+            raise EmotionError(
+                "audio_too_long",
+                f"The audio has more samples than the limit of {most}: {samples} in "
+                f"{self._source.channels} channel(s) were decoded before it was refused.",
+            )
 
     def _check_length(self) -> None:
         rate, shortest = self._rate, self._request.min_samples_16k

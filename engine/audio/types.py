@@ -19,12 +19,14 @@ class DecodeLimits:
 
     Attributes:
         max_audio_seconds: of decoded sound, counted, never read from a header.
+        max_decoded_samples: samples of all channels together, counted while decoding.
         min_sample_rate, max_sample_rate: Hz.
         max_channels: channels of the source.
         decode_stall_seconds: longest wait for the decoder's next samples.
     """
 
     max_audio_seconds: float = 14_400.0
+    max_decoded_samples: int = 5 * 10**9
     min_sample_rate: int = 4_000
     max_sample_rate: int = 384_000
     max_channels: int = 32

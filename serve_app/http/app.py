@@ -27,6 +27,8 @@ def build_http(service: "EmotionService") -> FastAPI:
         version=version("emotion2vec-serve"),
         description="The emotion of speech: nine emotions, a frame timeline, embeddings.",
         redoc_url=None,
+        # a path that is not there is a 404 in our own words, not a way to another host
+        redirect_slashes=False,
     )
     settings = service.settings
     if settings.log_format == "json":

@@ -9,22 +9,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 import yaml
+from serving import E2V, ROOT, SAMPLE, Server, environment, free_port, session_members, spawn, start
 
 from client import Client
 from client.cli import main
 
-ROOT = Path(__file__).parents[2]
-SAMPLE = ROOT / "serve_app" / "assets" / "sample.wav"
-E2V = [sys.executable, "-m", "client.cli"]
 START_SECONDS = 120
-STOP_SECONDS = 30
 
 OTHER_JOB = """
 import ray
@@ -40,84 +36,11 @@ print(__import__("json").dumps(labels[0]))
 """
 
 
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@dataclass
-class Server:
-    """A running `e2v serve` in a session of its own."""
-
-    process: subprocess.Popen[str]
-    url: str
-    log: Path
-    ready: list[str] = field(default_factory=list)
-
-    def stop(self, number: int) -> int:
-        """Send a signal, as the terminal does to the whole group; the exit code."""
-        os.killpg(self.process.pid, number)
-        return self.process.wait(STOP_SECONDS)
-
-    def family(self) -> list[psutil.Process]:
-        """The launcher and everything below it."""
-        launcher = psutil.Process(self.process.pid)
-        return [launcher, *launcher.children(recursive=True)]
-
-
-def session_members(session: int) -> list[str]:
-    """Command lines of the processes of a session."""
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        try:
-            if os.getsid(process.pid) == session:
-                found.append(" ".join(process.info["cmdline"]))
-        except ProcessLookupError:
-            continue
-    return found
-
-
-def environment() -> dict[str, str]:
-    """As of a fresh shell: other tests of this run have a Ray of their own."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
-
-
-def spawn(log: Path, *flags: str) -> subprocess.Popen[str]:
-    with log.open("w") as errors:
-        return subprocess.Popen(
-            [*E2V, "serve", *flags],
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            cwd=ROOT,
-            env=environment(),
-            start_new_session=True,
-        )
-
-
-def start(log: Path, *flags: str) -> Server:
-    port = free_port()
-    process = spawn(log, "--port", str(port), *flags)
-    server = Server(process, f"http://127.0.0.1:{port}", log)
-    assert process.stdout is not None
-    for line in process.stdout:
-        server.ready.append(line.rstrip("\n"))
-        if line.startswith("curl "):
-            return server
-    pytest.fail(f"e2v serve ended with {process.wait()}: {log.read_text()}")
-
-
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    running = start(tmp_path_factory.mktemp("serve") / "log", "--config", "serve_config.yaml")
-    yield running
-    if running.process.poll() is None:
-        os.killpg(running.process.pid, signal.SIGKILL)
-    assert running.process.stdout is not None
-    running.process.stdout.close()
+    log = tmp_path_factory.mktemp("serve") / "log"
+    with start(log, "--config", "serve_config.yaml") as running:
+        yield running
 
 
 def run_e2v(*arguments: str) -> subprocess.CompletedProcess[str]:

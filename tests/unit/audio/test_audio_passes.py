@@ -206,6 +206,16 @@ def test_too_long_says_the_limit_and_what_was_seen() -> None:
     list(read_passes(io.BytesIO(wav(voice(2.5))), limits=DecodeLimits(max_audio_seconds=2.5)))
 
 
+def test_samples_of_all_channels_are_counted() -> None:
+    sound = np.zeros((RATE * 2, 2), np.int16)
+    limits = DecodeLimits(max_decoded_samples=RATE * 4)
+    list(read_passes(io.BytesIO(wav(sound)), limits=limits))
+    limits = DecodeLimits(max_decoded_samples=RATE * 4 - 1)
+    with pytest.raises(EmotionError, match=r"limit of 63999: 64000 in 2 channel") as caught:
+        list(read_passes(io.BytesIO(wav(sound)), limits=limits))
+    assert caught.value.error_type == "audio_too_long"
+
+
 def test_passes_come_while_decoding_goes_on() -> None:
     blocks = []
     body = io.BytesIO(wav(voice(60.0)))
