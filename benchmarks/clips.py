@@ -1,11 +1,15 @@
 """Clips to measure with: sound like speech, of known lengths."""
 
+import wave
+
 import numpy as np
 from numpy.typing import NDArray
 
 from engine.engine import SAMPLE_RATE
 
 Samples = NDArray[np.float32]
+PHRASE = 0.05, 1.55
+"""Where the bundled sample speaks without a pause, in seconds."""
 
 
 def clip(seconds: float, seed: int = 0) -> Samples:
@@ -32,3 +36,13 @@ def mixed_lengths(total_seconds: float, seed: int = 0) -> list[float]:
 def samples_of(seconds: float) -> int:
     """Samples of a clip of that length at 16 kHz."""
     return round(seconds * SAMPLE_RATE)
+
+
+def spoken(seconds: float) -> Samples:
+    """Float32 [n] at 16 kHz of speech without a pause: a phrase of the sample, over and over."""
+    from serve_app.launch import SAMPLE
+
+    with wave.open(str(SAMPLE)) as file:
+        sample = np.frombuffer(file.readframes(file.getnframes()), "<i2")
+    phrase = sample[round(PHRASE[0] * SAMPLE_RATE) : round(PHRASE[1] * SAMPLE_RATE)]
+    return np.resize(phrase.astype(np.float32) / 32768, samples_of(seconds))
