@@ -75,7 +75,7 @@ def test_a_callers_trace_goes_through_every_deployment(
         )
         assert answer.status_code == 200
         deadline = time.monotonic() + WAIT_SECONDS
-        while not SPANS <= (found := names(collector)):
+        while not (found := names(collector)) >= SPANS:
             assert time.monotonic() < deadline, found
             time.sleep(0.1)
         assert server.stop(signal.SIGTERM) == 0
