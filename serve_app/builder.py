@@ -16,7 +16,11 @@ from deployments.model import Model, ModelSettings
 from deployments.preprocess import Preprocess, PreprocessSettings
 from serve_app.cache import CacheStore
 from serve_app.http.access_log import QUIET_LOGGING
-from serve_app.ray_environment import REPLICA_ENVIRONMENT
+from serve_app.ray_environment import (
+    LARGE_BLOCKS_RETURN,
+    LARGE_BLOCKS_STAY,
+    REPLICA_ENVIRONMENT,
+)
 from serve_app.settings import Settings
 
 if TYPE_CHECKING:
@@ -33,10 +37,15 @@ SMALL_CPU = 0.1
 """CPU share of a deployment for placement only; threads are set by the deployments."""
 
 
-OPENMP_WAITING = {"OMP_WAIT_POLICY": "ACTIVE", "GOMP_SPINCOUNT": "300000"}
-"""OpenMP threads wait for each other awake, for less than a millisecond: the default, except that
-it lets them sleep at once where a process has had more of them than cores (measured: 1.4 times
-the time for a small model). A thirtieth of the count costs a tenth of the speed."""
+COMPUTING = {
+    **LARGE_BLOCKS_STAY,
+    "OMP_WAIT_POLICY": "ACTIVE",
+    "GOMP_SPINCOUNT": "300000",
+}
+"""Replicas that compute keep their memory, and their OpenMP threads wait for each other awake, for
+less than a millisecond. That is the default, except that it lets them sleep at once where a process
+has had more of them than cores (measured: 1.4 times the time for a small model). A thirtieth of the
+count costs a tenth of the speed."""
 
 HEALTH_CHECK_SECONDS = 2.0
 """A replica that was killed is replaced this much later at most; Serve's default is 10 s."""
@@ -63,7 +72,7 @@ def build(args: Settings) -> Application:
         **_model_scale(args, model_gpus),
         **({} if args.model_replicas_per_node else gpu_surge),
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(model_gpus, computes=True),
+        ray_actor_options=_actor_options(model_gpus, COMPUTING),
         logging_config=logging_config,
     ).bind(
         ModelSettings(
@@ -81,7 +90,7 @@ def build(args: Settings) -> Application:
         num_replicas=args.preprocess_replicas,
         **gpu_surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(preprocess_gpus),
+        ray_actor_options=_actor_options(preprocess_gpus, COMPUTING),
         logging_config=logging_config,
     ).bind(PreprocessSettings(device=_device(args, preprocess_gpus)))
     cache = None
@@ -98,7 +107,7 @@ def build(args: Settings) -> Application:
         num_replicas=args.ingress_replicas,
         **surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(0.0),
+        ray_actor_options=_actor_options(0.0, LARGE_BLOCKS_RETURN),
     ).bind(partial(_create_service, args), args.request_timeout_seconds, preprocess, model, cache)
     return application
 
@@ -162,12 +171,11 @@ def _device(args: Settings, gpus: float) -> str:
     return args.device if gpus else "cpu"
 
 
-def _actor_options(gpus: float, computes: bool = False) -> dict[str, Any]:
-    environment = dict(REPLICA_ENVIRONMENT)
+def _actor_options(gpus: float, variables: dict[str, str] | None = None) -> dict[str, Any]:
+    environment = {**REPLICA_ENVIRONMENT, **(variables or {})}
     if not gpus:
         # a replica without a share would otherwise see, and could fill, every GPU
         environment["CUDA_VISIBLE_DEVICES"] = ""
-        environment |= OPENMP_WAITING if computes else {}
     return {
         "num_cpus": SMALL_CPU,
         "num_gpus": gpus,

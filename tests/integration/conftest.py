@@ -9,7 +9,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from serve_app.ray_environment import NODE_ENVIRONMENT
+from serve_app.ray_environment import LARGE_BLOCKS_RETURN, NODE_ENVIRONMENT
 from serve_app.settings import APP_NAME, Settings
 
 
@@ -23,7 +23,7 @@ def free_port() -> int:
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[str]:
     """Base URL of a running Serve instance, without an application yet."""
-    os.environ.update(NODE_ENVIRONMENT)
+    os.environ.update(NODE_ENVIRONMENT | LARGE_BLOCKS_RETURN)
     import ray
     from ray import serve
 

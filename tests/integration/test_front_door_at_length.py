@@ -104,7 +104,7 @@ def test_two_hours_cost_no_more_memory_than_two_minutes(server: str) -> None:
     assert result["duration"] == pytest.approx(7200, abs=5)
     body = len(hours) / 2**20
     assert all(mib < 200 + (2.5 * body if "Proxy" in name else 0) for name, mib in grown.items())
-    assert first < 4
+    assert first < 2
 
 
 async def _together(server: str, bodies: list[bytes]) -> list[tuple[int, float]]:
