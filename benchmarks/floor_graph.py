@@ -12,11 +12,14 @@ from ray import serve
 from ray.serve import Application
 from starlette.requests import Request
 
+from serve_app.ray_environment import REPLICA_ENVIRONMENT
+
 WAV_HEAD = 44
 OPTIONS: dict[str, Any] = {
     "max_ongoing_requests": 100_000,
-    "ray_actor_options": {"num_cpus": 0.1},
+    "ray_actor_options": {"num_cpus": 0.1, "runtime_env": {"env_vars": REPLICA_ENVIRONMENT}},
 }
+"""As in the application, Ray's own settings included."""
 
 
 @serve.deployment

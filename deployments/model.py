@@ -29,6 +29,9 @@ DEFAULT_BATCH_FRAMES = {"cpu": 1500, "cuda": 16_000}
 OVERTAKE_SECONDS_PER_FRAME = 0.002
 """A 30 s pass may be overtaken by short clips that arrive within 3 s of it."""
 
+COMPILED = False
+"""`torch.compile` is not used: see docs/measurements.md."""
+
 CPU_LANES = 2
 """Batches beside one another on a busy CPU. The threads of one batch meet after each operation,
 so whatever else runs on a core holds up all of them; two batches do not wait for each other."""
@@ -111,6 +114,8 @@ class Model:
         self._engine = self._wide.submit(_load, settings).result()
         lanes = CPU_LANES if self._engine.device.type == "cpu" and threads >= CPU_LANES else 1
         self._narrow = _worker("lane", lanes, threads // lanes)
+        # weights are packed for the CPU, or attention grouped for CUDA, without a compiler
+        logger.info("encoder: %s on %s, not compiled", self._engine.dtype, self._engine.device)
         default = DEFAULT_BATCH_FRAMES[self._engine.device.type]
         self._max_batch_frames = settings.max_batch_frames or default
         self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME, lanes)
@@ -222,7 +227,7 @@ class Model:
             revision=engine.revision,
             dtype=str(engine.dtype).removeprefix("torch."),
             device=str(engine.device),
-            compiled=False,
+            compiled=COMPILED,
             labels=engine.labels,
             embedding_size=engine.embedding_size,
             sample_rate=MODEL_RATE,

@@ -7,8 +7,9 @@ from contextlib import aclosing
 from time import perf_counter
 
 from deployments.graph import Graph, SpeechRegions
-from deployments.wire import AudioPass
+from deployments.wire import AudioPass, Scored
 from engine.audio.types import Pass
+from engine.errors import EmotionError
 from engine.timeline import HeardPass
 from serve_app.admission import Admission, Approach
 from serve_app.parameters import Parameters
@@ -19,15 +20,25 @@ from serve_app.trim import ListenedPass, SilenceCutter, TrimmedResults
 PASSES_IN_FLIGHT = 4
 """Passes of one request in the graph at once: enough to fill it, few enough to stay small."""
 
+SAME_MODEL_TRIES = 8
+SAME_MODEL_PAUSE = 0.02
+
 Heard = tuple[int | None, HeardPass]
 """A channel (None: the mix) and one of its passes."""
+
+
+class ModelChanged(EmotionError):
+    """Another model has taken over before all passes were scored: half of each is no answer."""
+
+    def __init__(self) -> None:
+        super().__init__("internal", "The model was replaced while it worked on this audio.")
 
 
 class Listener:
     """Hears one request's audio.
 
     Attributes:
-        heard_by: name and revision of the models that scored its passes.
+        heard_by: name and revision of the model that scored its passes; None before the first.
     """
 
     def __init__(
@@ -45,7 +56,7 @@ class Listener:
         self._timings = timings
         self._parameters = parameters
         self._find_speech = find_speech
-        self.heard_by: set[tuple[str, str]] = set()
+        self.heard_by: tuple[str, str] | None = None
 
     async def first_decoded(self, passes: AsyncIterator[Pass]) -> AsyncIterator[Pass]:
         """The same passes, with the first one decoded: now it is known to be audio.
@@ -112,11 +123,10 @@ class Listener:
             if self._find_speech and regions is None:
                 # beside the model, which does not need it
                 scored, regions = await asyncio.gather(
-                    self._graph.score(item.audio), self._speech(item.audio, item.start)
+                    self._scored(item.audio), self._speech(item.audio, item.start)
                 )
             else:
-                scored = await self._graph.score(item.audio)
-        self.heard_by.add((scored.model, scored.revision))
+                scored = await self._scored(item.audio)
         self._timings.add("queue", scored.queue_ms)
         self._timings.add("model", scored.model_ms)
         heard = HeardPass(
@@ -128,6 +138,21 @@ class Listener:
             speech=regions,
         )
         return item, heard
+
+    async def _scored(self, audio: AudioPass) -> Scored:
+        """Score a pass with the model that scored the others: in a roll two serve at once.
+
+        Raises:
+            ModelChanged: that model is gone.
+        """
+        for tried in range(SAME_MODEL_TRIES):
+            scored = await self._graph.score(audio)
+            scored_by = scored.model, scored.revision
+            self.heard_by = self.heard_by or scored_by
+            if scored_by == self.heard_by:
+                return scored
+            await asyncio.sleep(SAME_MODEL_PAUSE * tried)
+        raise ModelChanged
 
     async def _trimmed(self, prepared: AsyncIterator[ListenedPass]) -> AsyncGenerator[Heard]:
         trims: dict[int | None, TrimmedResults[HeardPass]] = defaultdict(TrimmedResults)

@@ -1,7 +1,9 @@
 """What one request does: decode → passes through the graph → answer. No HTTP, no Ray."""
 
+import io
+import wave
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any
 
 from deployments.graph import Graph
@@ -13,12 +15,16 @@ from engine.errors import EmotionError
 from serve_app.admission import Admission
 from serve_app.cache import Body, CacheStore, HeardCache
 from serve_app.events import Accepted, Decoded, Done, Event, RequestResults
-from serve_app.listening import Listener
+from serve_app.listening import Listener, ModelChanged
 from serve_app.parameters import Parameters
 from serve_app.settings import Settings
 from serve_app.timings import Timings
 
-AUDIO_SECONDS_IN_GRAPH = {"cpu": 300.0, "cuda": 4_000.0}
+RESTARTS = 3
+"""How often audio is heard anew because its model was replaced on the way; nothing of it has been
+answered yet. A stream has, and ends with an error."""
+
+AUDIO_SECONDS_IN_GRAPH = {"cpu": 330.0, "cuda": 4_000.0}
 """Default of `max_inflight_audio_seconds` by device: tens of seconds of work on a large model."""
 
 
@@ -29,6 +35,7 @@ class EmotionService:
         self.settings = settings
         self._graph = graph
         self._info: ModelInfo | None = None
+        self._rehearsed = False
         self.metrics = RequestMetrics()
         self._cache = HeardCache(store) if store is not None else None
         self.admission = Admission(
@@ -82,6 +89,23 @@ class EmotionService:
         """
         may_be_at_zero = self.settings.model_max_replicas and not self.settings.model_min_replicas
         await (self.known_info() if may_be_at_zero else self.info())
+        if not self._rehearsed:
+            self._rehearsed = True
+            with suppress(EmotionError):
+                await self._rehearse()
+
+    async def _rehearse(self) -> None:
+        """One second of silence through everything: the first caller finds connections made."""
+        silence = io.BytesIO()
+        with wave.open(silence, "wb") as file:
+            file.setparams((1, 2, 16_000, 0, "NONE", ""))
+            file.writeframes(bytes(2 * 16_000))
+        body, parameters = silence.getvalue(), Parameters()
+        # uncounted: nobody asked for it
+        events = self._events(body, parameters, "rehearsal", Timings())
+        async with aclosing(events):
+            async for _ in events:
+                pass
 
     async def known_info(self) -> ModelInfo:
         """Facts about the model as last seen: the graph is asked only the first time."""
@@ -95,6 +119,14 @@ class EmotionService:
         Raises:
             EmotionError: what is wrong with the audio, or with us.
         """
+        for _ in range(RESTARTS):
+            with suppress(ModelChanged):
+                return await self._analyze_once(body, parameters, request_id, timings)
+        return await self._analyze_once(body, parameters, request_id, timings)
+
+    async def _analyze_once(
+        self, body: Body, parameters: Parameters, request_id: str, timings: Timings
+    ) -> Done:
         async with aclosing(self.events(body, parameters, request_id, timings)) as events:
             async for event in events:
                 if isinstance(event, Done):
@@ -160,10 +192,10 @@ class EmotionService:
                     async for event in results.live(heard):
                         yield event
                 reports = job.reports
-        if listener.heard_by != {(info.model, info.revision)}:
-            # the model was replaced meanwhile: say which one answered, and ask anew next time
+        if listener.heard_by is not None and listener.heard_by != (info.model, info.revision):
+            # the model has been replaced: say which one answered, and ask anew next time
             self._info = None
-            results.name_model(max(listener.heard_by)[0])
+            results.name_model(listener.heard_by[0])
         elif key is not None and self._cache is not None:
             self._cache.put_soon(key, results.streams(reports))
         yield Decoded(reports)

@@ -98,7 +98,7 @@ class Settings(BaseSettings):
     max_inflight_audio_seconds: float = Field(
         0.0,
         ge=0,
-        description="audio in the graph per ingress replica; 0: 300 on a CPU, 4000 on CUDA, "
+        description="audio in the graph per ingress replica; 0: 330 on a CPU, 4000 on CUDA, "
         "times the most model replicas",
     )
     cache_bytes: int = Field(

@@ -15,6 +15,7 @@ from cluster.chaos.clips import Clip
 
 PATH = "/v1/audio/emotions"
 TIMEOUT_SECONDS = 90.0
+PATIENCE_SECONDS = 60.0
 TOLERANCE = 1e-4
 """Largest difference of a score from the one before the load: the order of float sums."""
 
@@ -36,6 +37,7 @@ class Record:
         reason: why it failed; empty: answered as it should be.
         model: which version answered.
         server_ms: total of the stages as the server tells it.
+        put_off: how often it was refused at first, by 429, and sent again after `Retry-After`.
     """
 
     clip: str
@@ -45,6 +47,7 @@ class Record:
     reason: str = ""
     model: str = ""
     server_ms: float | None = None
+    put_off: int = 0
 
     @property
     def ok(self) -> bool:
@@ -101,8 +104,14 @@ class Load:
     async def _send(self, client: httpx2.AsyncClient, clip: Clip, nonce: int | None) -> None:
         record = Record(clip.name, time.monotonic())
         self.records.append(record)
+        body = clip.body(nonce)
         try:
-            response = await client.post(PATH + clip.query, content=clip.body(nonce))
+            response = await client.post(PATH + clip.query, content=body)
+            # as any client does that is told when to come again
+            while response.status_code == 429 and time.monotonic() < record.sent + PATIENCE_SECONDS:
+                record.put_off += 1
+                await asyncio.sleep(float(response.headers["retry-after"]))
+                response = await client.post(PATH + clip.query, content=body)
         except httpx2.HTTPError as error:
             record.reason = f"connection: {type(error).__name__}"
         else:

@@ -62,6 +62,7 @@ def to_text(run: Run) -> str:
         *(f"  {kind}: {count} failed" for kind, count in heaps.explained.items()),
         *(f"  unexplained: {n} times {reason}" for reason, n in _reasons(heaps)),
         *(f"    {line}" for line in _failures(run, heaps)),
+        _put_off(run.records),
         _latency(run.records),
         f"scores before and after differ by at most {run.difference:.1g}; answers by model: "
         + ", ".join(f"{name} {n}" for name, n in _models(run.records).items()),
@@ -114,6 +115,11 @@ def _failures(run: Run, heaps: Account) -> list[str]:
         f"at {record.sent - run.begun:.1f} s, {record.clip}: {record.reason or 'no answer'}"
         for record in heaps.unexplained[:SHOWN_FAILURES]
     ]
+
+
+def _put_off(records: Sequence[Record]) -> str:
+    times = [record.put_off for record in records if record.put_off]
+    return f"{len(times)} of them were refused by 429 at first, {sum(times)} times in all"
 
 
 def _latency(records: Sequence[Record]) -> str:

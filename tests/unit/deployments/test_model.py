@@ -8,7 +8,7 @@ import torch
 
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
-from deployments.model import Model, _Job, is_device_lost
+from deployments.model import Model, ModelSettings, _Job, is_device_lost
 from deployments.wire import Scored
 from engine.emotions import Emotions
 from engine.errors import EmotionError
@@ -67,3 +67,16 @@ def test_lost_device_makes_the_replica_unhealthy() -> None:
 def test_only_sticky_errors_are_a_lost_device() -> None:
     assert not is_device_lost(torch.OutOfMemoryError("full"))
     assert not is_device_lost(RuntimeError("shape"))
+
+
+def test_without_a_compiler_it_serves_uncompiled_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("CC", "CXX", "PATH"):
+        monkeypatch.setenv(name, "/nowhere")
+    settings = ModelSettings("emotion2vec_mini", "cpu", "float32", 30.0, 1, 0)
+    with caplog.at_level("INFO", "ray.serve.model"):
+        model = Model.func_or_class(settings)
+    said = [line for line in caplog.messages if "compiled" in line]
+    assert said == ["encoder: torch.float32 on cpu, not compiled"]
+    assert model.info().compiled is False

@@ -43,6 +43,7 @@ class FakeGraph:
 
     async def score(self, audio: AudioPass) -> Scored:
         self.passes.append(audio)
+        model = self.model
         self.at_work += 1
         try:
             await asyncio.sleep(self.seconds)
@@ -59,7 +60,7 @@ class FakeGraph:
             embedding=features.mean(axis=0),
             frame_embeddings=features if audio.frame_embeddings else None,
             labels=LABELS,
-            model=self.model,
+            model=model,
             revision="1",
             queue_ms=0.1,
             model_ms=0.2,

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from fake_graph import FakeGraph, speech_like, wav_bytes
 
+from deployments.wire import AudioPass, Scored
 from serve_app.http.app import build_http
 from serve_app.service import EmotionService
 
@@ -373,3 +374,43 @@ async def test_answer_names_the_model_that_gave_it(
     graph.model = "newer"
     assert (await http.post(URL, content=clip)).json()["model"] == "newer"
     assert (await http.get("/info")).json()["model"] == "newer"
+
+
+class RollingGraph(FakeGraph):
+    """Two models serve by turns, as in a roll; the older one ends after some passes."""
+
+    def __init__(self, old_passes: int) -> None:
+        super().__init__()
+        self.old_passes = old_passes
+        self.calls = 0
+
+    async def score(self, audio: AudioPass) -> Scored:
+        self.calls += 1
+        self.model = "newer"
+        if self.calls % 2 and self.old_passes > 0:
+            self.old_passes -= 1
+            self.model = "older"
+        return await super().score(audio)
+
+
+@pytest.mark.parametrize("old_passes", [1, 2, 100])
+async def test_no_answer_is_half_of_each_model(
+    service_of: Callable[..., EmotionService], old_passes: int
+) -> None:
+    graph = RollingGraph(old_passes)
+    async with client_of(service_of(graph)) as http:
+        response = await http.post(f"{URL}?granularity=frame", content=wav_bytes(speech_like(94)))
+    body = response.json()
+    assert response.status_code == 200, body
+    assert [run["start"] for run in body["frames"]["runs"]] == [0.0, 30.0, 60.0]
+    assert body["model"] == ("older" if old_passes == 100 else "newer")
+
+
+async def test_a_stream_whose_model_is_gone_ends_with_an_error(
+    service_of: Callable[..., EmotionService],
+) -> None:
+    async with client_of(service_of(RollingGraph(1))) as http:
+        response = await http.post(f"{URL}?stream=true", content=wav_bytes(speech_like(94)))
+    name, error = events_of(response.text)[-1]
+    assert (name, error["error_type"]) == ("error", "internal")
+    assert "replaced" in str(error["error"])
