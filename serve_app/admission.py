@@ -119,7 +119,9 @@ class Admission:
 
     def _check_room(self) -> None:
         """Refuse early what would find the graph full."""
-        self._check(self.audio_seconds + self.approaching * self._usual_seconds)
+        # half at most by expectation: what comes next may be shorter than what came lately
+        expected = min(self.approaching * self._usual_seconds, self.max_audio_seconds / 2)
+        self._check(self.audio_seconds + expected)
 
     def _check(self, seconds: float) -> None:
         if seconds >= self.max_audio_seconds:

@@ -32,6 +32,18 @@ async def test_what_is_decoded_counts_as_much_as_audio_did_lately() -> None:
     assert (house.approaching, house.requests) == (0, 0)
 
 
+async def test_expectation_alone_refuses_nobody() -> None:
+    house = admission(max_audio_seconds=60.0)
+    async with house.audio(50, first=first(house)):
+        pass
+    approaches = [house.approach() for _ in range(64)]
+    for approach in approaches:
+        approach.__enter__()
+    for approach in approaches:
+        approach.__exit__(None, None, None)
+    assert house.approaching == 0
+
+
 async def test_first_pass_is_refused_only_by_what_is_in_the_graph() -> None:
     house = admission(max_audio_seconds=60.0)
     with house.approach() as one, house.approach() as other, house.approach() as third:
