@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 import textwrap
-import wave
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,22 +14,10 @@ import numpy as np
 import pytest
 from long_sounds import stereo_voices, wav_of
 
+from cluster.chaos.clips import make_wav
+
 URL = "/v1/audio/emotions"
 GRPC_DEFAULT_BYTES = 4 * 2**20
-
-
-def _wav(seconds: float, seed: int, sample_rate: int = 16_000) -> bytes:
-    rng = np.random.default_rng(seed)
-    t = np.arange(round(seconds * sample_rate)) / sample_rate
-    tone = 0.2 * np.sin(2 * np.pi * (150 + 40 * seed) * t) * (1 + np.sin(2 * np.pi * 3 * t))
-    samples = tone + 0.01 * rng.standard_normal(t.size)
-    buffer = io.BytesIO()
-    with wave.open(buffer, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(sample_rate)
-        file.writeframes((samples * 32767).astype("<i2").tobytes())
-    return buffer.getvalue()
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +30,7 @@ def server(deploy: Callable[..., str], tiny_checkpoint: Path) -> str:
 def clips() -> list[bytes]:
     """16 clips of different lengths and rates."""
     rates = [16_000, 22_050, 8_000, 44_100]
-    return [_wav(0.3 + 0.7 * i, i, rates[i % 4]) for i in range(16)]
+    return [make_wav(0.3 + 0.7 * i, i, rates[i % 4]) for i in range(16)]
 
 
 def _named(body: dict[str, object]) -> dict[str, float]:
