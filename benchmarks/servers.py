@@ -2,7 +2,6 @@
 
 import contextlib
 import logging
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ from typing import Any
 import httpx2
 
 from benchmarks.environment import ROOT
+from cluster.chaos.server import free_port
 
 START_SECONDS = 300.0
 POLL_SECONDS = 0.1
@@ -105,13 +105,6 @@ def litserve_server(model: Path) -> Iterator[tuple[str, int]]:
 def has_litserve() -> bool:
     """Whether LitServe is installed."""
     return find_spec("litserve") is not None
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_ok(url: str, process: subprocess.Popen[bytes] | None = None) -> None:

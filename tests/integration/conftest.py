@@ -1,7 +1,6 @@
 """One Ray cluster and one HTTP proxy for all integration tests; applications per module."""
 
 import os
-import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,15 +8,9 @@ from typing import Any
 import httpx2
 import pytest
 
+from cluster.chaos.server import free_port
 from serve_app.ray_environment import LARGE_BLOCKS_RETURN, NODE_ENVIRONMENT
 from serve_app.settings import APP_NAME, Settings
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture(scope="session")

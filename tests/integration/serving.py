@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field
@@ -11,18 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cluster.chaos.server import free_port
+
 ROOT = Path(__file__).parents[2]
 SAMPLE = ROOT / "serve_app" / "assets" / "sample.wav"
 E2V = [sys.executable, "-m", "client.cli"]
 STOP_SECONDS = 30
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass
