@@ -26,6 +26,7 @@ from benchmarks.report import Budget, OutputsDiffer, Report, Row, absent, render
 from benchmarks.statistics import figure, percentile, seconds_of
 from engine.engine import Engine
 from engine.precision import choose_device, choose_dtype
+from engine.warm_up import warm_up
 
 CHECK_SECONDS = (0.4, 1.0, 3.1, 10.0)
 SIZES = {
@@ -70,7 +71,7 @@ def check(size: str, device: torch.device, runs: int) -> Report:
     report = Report(size, command, _environment(served), sentences)
     del exact
     _free()
-    for _ in served.warm_up(1500 if size == "large" else 150):
+    for _ in warm_up(served, 1500 if size == "large" else 150):
         pass
     report.rows += [_recompiles(), *_speed(served, runs), *_memory(served)]
     return report

@@ -30,10 +30,11 @@ class EmotionApi(litserve.LitAPI):  # type: ignore[misc]
 
         from engine.engine import Engine
         from engine.threads import cpu_threads
+        from engine.warm_up import warm_up
 
         torch.set_num_threads(cpu_threads(0))
         self.engine = Engine.load(self.model)
-        for _ in self.engine.warm_up(1500):
+        for _ in warm_up(self.engine, 1500):
             pass
 
     def decode_request(self, request: Request) -> Any:

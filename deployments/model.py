@@ -90,14 +90,24 @@ def _load(settings: ModelSettings) -> "Engine":
 
 def _warm_up(engine: "Engine", batch_frames: int) -> float:
     """Seconds of audio per second of a full batch."""
-    from engine.engine import FULL_BATCH
+    from engine.warm_up import FULL_BATCH, warm_up
 
     speed = 0.0
-    for name, milliseconds, seconds in engine.warm_up(batch_frames):
+    for name, milliseconds, seconds in warm_up(engine, batch_frames):
         logger.info("warm-up %s: %.0f ms", name, milliseconds)
         if name == FULL_BATCH:
             speed = seconds / (milliseconds / 1000)
     return speed
+
+
+def _warm_up_lanes(engine: "Engine", batch_frames: int, lanes: ThreadPoolExecutor, n: int) -> None:
+    from engine.warm_up import kernel_sizes, make_kernels
+
+    started = perf_counter()
+    sizes = kernel_sizes(engine, batch_frames)
+    for done in [lanes.submit(make_kernels, engine, sizes[lane::n]) for lane in range(n)]:
+        done.result()
+    logger.info("warm-up of %d lanes: %.0f ms", n, (perf_counter() - started) * 1000)
 
 
 @serve.deployment
@@ -123,6 +133,8 @@ class Model:
         self._metrics = ModelMetrics()
         self._held_samples = 0
         self._done_samples = 0
+        if lanes > 1:
+            _warm_up_lanes(self._engine, self._max_batch_frames, self._narrow, lanes)
         self._speed = self._wide.submit(_warm_up, self._engine, self._max_batch_frames).result()
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:

@@ -105,6 +105,8 @@ class Attention:
         """
         slopes = slopes.to(query.dtype)[:, None, None]
         output = torch.empty_like(query)
+        # beyond the last clip is filler, which no clip attends to
+        output[self._bounds[-1] :] = 0
         if self._groups is not None:
             self._by_group(query, key, value, slopes, output)
             return output.flatten(1)

@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from threading import Lock
-from time import perf_counter
 
 import numpy as np
 import torch
@@ -24,9 +23,6 @@ from engine.precision import choose_device, choose_dtype
 SAMPLE_RATE = 16_000
 MAX_BATCH_FRAMES = 32_000
 """Frames that go through the encoder at once (640 s): bounds the memory of one call."""
-
-FULL_BATCH = "batch of 1 s"
-"""Name of the warm-up step that runs clips of one second together."""
 
 Samples = NDArray[np.float32]
 
@@ -122,26 +118,6 @@ class Engine:
         """
         frames = self.config.frames(samples)
         return frames + frames * frames // (6 * self.config.embed_dim)
-
-    def warm_up(self, batch_frames: int) -> Iterator[tuple[str, float, float]]:
-        """Run the sizes that will be seen: (name, milliseconds, seconds of audio) of each.
-
-        On a CPU nothing is compiled or reserved for a shape, so ten clips stand for a batch;
-        on CUDA the largest shapes reserve the memory that they will need.
-        """
-        batch = max(batch_frames * self.config.hop // SAMPLE_RATE, 1)
-        sizes = {
-            "one frame": [self.config.receptive_field],
-            "1 s": [SAMPLE_RATE],
-            FULL_BATCH: [SAMPLE_RATE] * (batch if self.device.type == "cuda" else min(batch, 10)),
-        }
-        if self.device.type == "cuda":
-            sizes["longest pass"] = [round((self.pass_seconds + TAIL_SECONDS) * SAMPLE_RATE)]
-        noise = np.random.default_rng(0)
-        for name, lengths in sizes.items():
-            started = perf_counter()
-            self.infer([noise.standard_normal(n, np.float32) for n in lengths])
-            yield name, (perf_counter() - started) * 1000, sum(lengths) / SAMPLE_RATE
 
     def infer(self, waves: Sequence[Samples], frame_embeddings: bool = False) -> list[Emotions]:
         """Emotions of each clip (float32 [n], 16 kHz, mono, any length of one frame or more).
