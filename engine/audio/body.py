@@ -47,9 +47,9 @@ class Body:
         return Body(self._read_at, self._offset + offset, max(0, self.size - offset))
 
     def at(self, offset: int, length: int) -> bytes:
-        """At most `length` bytes from `offset`, whatever the position."""
+        """At most `length` bytes from `offset`, whatever the position; none outside of the body."""
         length = min(length, self.size - offset)
-        return self._read_at(self._offset + offset, length) if length > 0 else b""
+        return self._read_at(self._offset + offset, length) if offset >= 0 < length else b""
 
     def read(self, length: int = -1) -> bytes:
         """The next bytes; empty at the end."""

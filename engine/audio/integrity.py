@@ -150,8 +150,9 @@ _CLUSTER: Final = 0x1F43B675
 
 def _ebml_number(data: bytes) -> tuple[int, int, bool]:
     """(value with its marker, bytes, whether it means "unknown") of an EBML number."""
+    # a first byte of zero would announce more than the eight bytes that there may be
     length = 9 - data[0].bit_length() if data and data[0] else 9
-    if length > len(data):
+    if length > min(8, len(data)):
         return 0, 0, False
     value = int.from_bytes(data[:length], "big")
     return value, length, value == (1 << 7 * length + 1) - 1

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -14,6 +16,8 @@ import numpy as np
 
 from engine.audio import wire
 from engine.audio.types import DecodeLimits, DecodeRequest, Samples
+
+logger = logging.getLogger(__name__)
 
 START_SECONDS: Final = 60.0
 """Longest wait for a new worker's imports, on a machine that is busy with other things."""
@@ -55,7 +59,7 @@ class WorkerProcess:
                 env=_environment(),
             )
         self.gives_way = False
-        self._ready = self._within_message = self._killed = False
+        self._ready = self._within_message = self._killed = self._died = False
         self._readable: asyncio.Future[None] | None = None
         self._starting = asyncio.Lock()
 
@@ -145,6 +149,7 @@ class WorkerProcess:
             except OSError as error:
                 raise WorkerLost from error
             if not count:
+                self._died = not self._killed
                 raise WorkerLost
             self._within_message = True
             room = room[count:]
@@ -173,7 +178,14 @@ class WorkerProcess:
         else:
             _finish(self._readable)
         # Collected by a thread: a process can take a while to give back its memory.
-        threading.Thread(target=self._process.wait, daemon=True).start()
+        threading.Thread(target=self._collect, daemon=True).start()
+
+    def _collect(self) -> None:
+        """Wait for its end, and tell of one that was not of our making."""
+        code = self._process.wait()
+        if self._died:
+            cause = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            logger.warning("a decoder process has ended: %s", cause)
 
 
 def _finish(future: asyncio.Future[None]) -> None:

@@ -123,7 +123,7 @@ async def test_errors_are_the_same_and_the_worker_lives_on() -> None:
         assert len(pids) == 1
 
 
-async def test_a_crash_costs_its_own_job_only() -> None:
+async def test_a_crash_costs_its_own_job_only(caplog: pytest.LogCaptureFixture) -> None:
     async with running(2) as pool:
         victim = await pool.open(LONG, DecodeRequest())
         other = await pool.open(LONG, DecodeRequest())
@@ -137,6 +137,7 @@ async def test_a_crash_costs_its_own_job_only() -> None:
         jobs = await asyncio.gather(*(heard(pool, wav(voice(1.0))) for _ in range(6)))
         assert all(len(passes) == 1 for passes, _ in jobs)
         assert not alive(victim.worker_pid)
+        await until(lambda: "a decoder process has ended: SIGSEGV" in caplog.messages)
 
 
 async def test_a_worker_that_died_while_idle_is_replaced_unseen() -> None:
