@@ -13,7 +13,7 @@ from engine.errors import EmotionError
 from engine.timeline import HeardPass
 from serve_app.admission import Admission, Approach
 from serve_app.parameters import Parameters
-from serve_app.pipeline import map_in_order
+from serve_app.pipeline import both, map_in_order
 from serve_app.timings import Timings
 from serve_app.trim import ListenedPass, SilenceCutter, TrimmedResults
 
@@ -103,7 +103,7 @@ class Listener:
         regions: SpeechRegions | None = None
         if parameters.trim_silence:
             # what is cut is not scored, so the model has to wait for this
-            ready, regions = await asyncio.gather(
+            ready, regions = await both(
                 self._graph.prepare(audio, parameters.denoise),
                 self._speech(audio, excerpt.start),
             )
@@ -122,7 +122,7 @@ class Listener:
         async with self._admission.audio(item.audio.seconds, first):
             if self._find_speech and regions is None:
                 # beside the model, which does not need it
-                scored, regions = await asyncio.gather(
+                scored, regions = await both(
                     self._scored(item.audio), self._speech(item.audio, item.start)
                 )
             else:

@@ -1,12 +1,13 @@
 """Passes through the graph while decoding goes on: in order, a bounded number at a time."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 In = TypeVar("In")
 Out = TypeVar("Out")
+Other = TypeVar("Other")
 
 
 async def map_in_order(
@@ -55,3 +56,15 @@ async def map_in_order(
 
 async def _await(work: Awaitable[Out]) -> Out:
     return await work
+
+
+async def both(
+    one: Coroutine[Any, Any, Out], other: Coroutine[Any, Any, Other]
+) -> tuple[Out, Other]:
+    """The results of two works beside one another; where one fails, the other is cancelled."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = group.create_task(one), group.create_task(other)
+    except ExceptionGroup as failed:
+        raise failed.exceptions[0] from None
+    return tasks[0].result(), tasks[1].result()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from serve_app.pipeline import map_in_order
+from serve_app.pipeline import both, map_in_order
 
 
 async def _numbers(count: int, taken: list[int]) -> AsyncIterator[int]:
@@ -69,3 +69,31 @@ async def test_failure_of_the_source_comes_after_what_it_gave() -> None:
     assert await anext(results) == 1
     with pytest.raises(RuntimeError, match="cut"):
         await anext(results)
+
+
+async def test_two_works_go_on_beside_one_another() -> None:
+    met = asyncio.Barrier(2)
+
+    async def work(result: str) -> str:
+        await met.wait()
+        return result
+
+    assert await both(work("one"), work("other")) == ("one", "other")
+
+
+async def test_failure_of_one_work_cancels_the_other_and_is_raised_itself() -> None:
+    cancelled = asyncio.Event()
+
+    async def fails() -> None:
+        await asyncio.sleep(0)
+        raise ValueError("damaged")
+
+    async def goes_on() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    with pytest.raises(ValueError, match="damaged"):
+        await both(goes_on(), fails())
+    assert cancelled.is_set()
