@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.clips import Samples, clip
-from engine.engine import SAMPLE_RATE
+from engine.passes import MODEL_RATE
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def encode(wave: Samples, container: str, codec: str, rate: int, sample_format: 
             format=sample_format, layout="mono", rate=rate, frame_size=stream.frame_size or 1024
         )
         source = av.AudioFrame.from_ndarray(wave[None], format="flt", layout="mono")
-        source.sample_rate = SAMPLE_RATE
+        source.sample_rate = MODEL_RATE
         for frame in [*resampler.resample(source), *resampler.resample(None)]:
             output.mux(stream.encode(frame))
         output.mux(stream.encode(None))
@@ -59,7 +59,7 @@ def encode(wave: Samples, container: str, codec: str, rate: int, sample_format: 
 
 def wav(wave: Samples) -> bytes:
     """16 kHz WAV of 16 bits."""
-    return encode(wave, "wav", "pcm_s16le", SAMPLE_RATE, "s16")
+    return encode(wave, "wav", "pcm_s16le", MODEL_RATE, "s16")
 
 
 def mp3(wave: Samples) -> bytes:
@@ -81,7 +81,7 @@ def noisy_ogg(wave: Samples, snr_db: float = 12.0) -> bytes:
 
 def wav_with_silence(wave: Samples, silence_seconds: float = 2.5) -> bytes:
     """16 kHz WAV whose first seconds are silent; its length stays that of `wave`."""
-    silent = round(silence_seconds * SAMPLE_RATE)
+    silent = round(silence_seconds * MODEL_RATE)
     return wav(np.concatenate([np.zeros(silent, np.float32), wave[: wave.size - silent]]))
 
 

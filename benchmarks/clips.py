@@ -5,7 +5,7 @@ import wave
 import numpy as np
 from numpy.typing import NDArray
 
-from engine.engine import SAMPLE_RATE
+from engine.passes import MODEL_RATE
 
 Samples = NDArray[np.float32]
 PHRASE = 0.05, 1.55
@@ -35,7 +35,7 @@ def mixed_lengths(total_seconds: float, seed: int = 0) -> list[float]:
 
 def samples_of(seconds: float) -> int:
     """Samples of a clip of that length at 16 kHz."""
-    return round(seconds * SAMPLE_RATE)
+    return round(seconds * MODEL_RATE)
 
 
 def spoken(seconds: float) -> Samples:
@@ -44,5 +44,5 @@ def spoken(seconds: float) -> Samples:
 
     with wave.open(str(SAMPLE)) as file:
         sample = np.frombuffer(file.readframes(file.getnframes()), "<i2")
-    phrase = sample[round(PHRASE[0] * SAMPLE_RATE) : round(PHRASE[1] * SAMPLE_RATE)]
+    phrase = sample[round(PHRASE[0] * MODEL_RATE) : round(PHRASE[1] * MODEL_RATE)]
     return np.resize(phrase.astype(np.float32) / 32768, samples_of(seconds))

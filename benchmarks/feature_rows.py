@@ -13,7 +13,7 @@ from benchmarks.plan import Plan
 from benchmarks.report import Budget, Row
 from benchmarks.servers import RayServer
 from benchmarks.statistics import in_turns
-from engine.engine import SAMPLE_RATE
+from engine.passes import MODEL_RATE
 
 FEATURES = "Parameters (latency with / without, idle, 10 s WAV)"
 FRAME = Budget(1.03, at_most=True)
@@ -28,7 +28,7 @@ async def feature_rows(plan: Plan, server: RayServer, caller: Caller, url: str) 
     # speech, so that trimming leaves all of it; made sounds would be cut as silence
     wave = spoken(10.0)
     plain = wav(wave)
-    led = wav(np.concatenate([np.zeros(round(2.5 * SAMPLE_RATE), np.float32), wave]))
+    led = wav(np.concatenate([np.zeros(round(2.5 * MODEL_RATE), np.float32), wave]))
     times = await in_turns(
         {
             "plain": lambda: caller.post(url, plain),

@@ -13,9 +13,10 @@ from ray import serve
 
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
-from deployments.wire import MODEL_RATE, AudioPass, Floats, ModelInfo, Result, Scored
+from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
 from engine.emotions import Emotions
 from engine.errors import EmotionError
+from engine.passes import MODEL_RATE
 from engine.threads import cpu_threads
 
 if TYPE_CHECKING:

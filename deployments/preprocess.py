@@ -12,7 +12,8 @@ from ray import serve
 
 from deployments.gate import Ticket, WorkGate
 from deployments.graph import SpeechRegions
-from deployments.wire import MODEL_RATE, AudioPass, Floats, Preprocessed
+from deployments.wire import AudioPass, Floats, Preprocessed
+from engine.passes import MODEL_RATE
 
 MAX_BATCH_KILOSAMPLES = 30_000
 """Thousands of samples resampled at once (about 10 minutes at 48 kHz): bounds the memory."""

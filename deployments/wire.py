@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engine.errors import EmotionError
-
-MODEL_RATE = 16_000
-"""Hz; what the model hears."""
+from engine.passes import MODEL_RATE
 
 Samples = NDArray[np.int16] | NDArray[np.float32]
 Floats = NDArray[np.float32]

@@ -17,10 +17,9 @@ from engine.errors import EmotionError
 from engine.hub import load_model
 from engine.labels import used_columns
 from engine.linear import pack_layers
-from engine.passes import TAIL_SECONDS, pass_bounds
+from engine.passes import MODEL_RATE, TAIL_SECONDS, pass_bounds
 from engine.precision import choose_device, choose_dtype
 
-SAMPLE_RATE = 16_000
 MAX_BATCH_FRAMES = 32_000
 """Frames that go through the encoder at once (640 s): bounds the memory of one call."""
 
@@ -104,7 +103,7 @@ class Engine:
     @property
     def frame_seconds(self) -> float:
         """Time between two frames."""
-        return self.config.hop / SAMPLE_RATE
+        return self.config.hop / MODEL_RATE
 
     def device_memory_bytes(self) -> int:
         """Memory that this process holds on the device; 0 on a CPU."""
@@ -187,7 +186,7 @@ class Engine:
 
     def _split(self, wave: Samples) -> Iterator[Samples]:
         for first, end in pass_bounds(
-            wave.size, round(self.pass_seconds * SAMPLE_RATE), TAIL_SECONDS * SAMPLE_RATE
+            wave.size, round(self.pass_seconds * MODEL_RATE), TAIL_SECONDS * MODEL_RATE
         ):
             yield wave[first:end]
 

@@ -1,5 +1,8 @@
 """Where long audio is cut: consecutive passes, each the reference on exactly that excerpt."""
 
+MODEL_RATE = 16_000
+"""Hz; what the models hear."""
+
 TAIL_SECONDS = 5
 """A tail shorter than this joins its neighbour: too short for a pass of its own."""
 

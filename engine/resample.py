@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-TARGET_RATE = 16_000
+from engine.passes import MODEL_RATE
 
 
 @lru_cache(maxsize=32)
@@ -21,7 +21,7 @@ def _resampler(sample_rate: int, device: str) -> torch.nn.Module:
     import torchaudio
 
     # torchaudio's defaults, which FunASR uses as well: a Hann-windowed sinc of width 6
-    module: torch.nn.Module = torchaudio.transforms.Resample(sample_rate, TARGET_RATE)
+    module: torch.nn.Module = torchaudio.transforms.Resample(sample_rate, MODEL_RATE)
     return module.to(device)
 
 
@@ -39,12 +39,12 @@ def resample(
         groups[rate].append(index)
     results = list(waves)
     for rate, members in groups.items():
-        if rate == TARGET_RATE:
+        if rate == MODEL_RATE:
             continue
         rows = [torch.from_numpy(np.ascontiguousarray(waves[i])) for i in members]
         batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True).to(device)
         converted: Tensor = _resampler(rate, device)(batch).cpu()
         for row, index in zip(converted, members, strict=True):
-            length = -(-waves[index].size * TARGET_RATE // rate)
+            length = -(-waves[index].size * MODEL_RATE // rate)
             results[index] = row[:length].numpy()
     return results

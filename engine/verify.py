@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 
 from engine.checkpoint import read_checkpoint
 from engine.emotions import Emotions, mean_logits, softmax
-from engine.engine import SAMPLE_RATE, Engine
+from engine.engine import Engine
 from engine.errors import EmotionError, ModelError
+from engine.passes import MODEL_RATE
 
 TOLERANCE = 1e-4
 CLIP_SECONDS = (0.7, 3.1, 6.4)
@@ -90,9 +91,9 @@ def _infer(engine: Engine, waves: Sequence[Samples]) -> list[Emotions]:
 def speech_like(seconds: float, seed: int) -> Samples:
     """Harmonics of a gliding pitch under syllables of 4 a second, with noise: float32 [n]."""
     rng = np.random.default_rng(seed)
-    time = np.arange(round(seconds * SAMPLE_RATE)) / SAMPLE_RATE
+    time = np.arange(round(seconds * MODEL_RATE)) / MODEL_RATE
     pitch = rng.uniform(90, 240) * (1 + 0.15 * np.sin(2 * np.pi * 0.7 * time))
-    phase = 2 * np.pi * np.cumsum(pitch) / SAMPLE_RATE
+    phase = 2 * np.pi * np.cumsum(pitch) / MODEL_RATE
     voice = sum(np.sin(k * phase + rng.uniform(0, 6)) / k for k in range(1, 20))
     syllables = 0.5 + 0.5 * np.sin(2 * np.pi * 4 * time + rng.uniform(0, 6))
     wave = 0.1 * voice * syllables + 0.01 * rng.standard_normal(time.size)

@@ -6,9 +6,9 @@ from time import perf_counter
 import numpy as np
 import torch
 
-from engine.engine import SAMPLE_RATE, Engine
+from engine.engine import Engine
 from engine.packing import buckets
-from engine.passes import TAIL_SECONDS
+from engine.passes import MODEL_RATE, TAIL_SECONDS
 
 FULL_BATCH = "batch of 1 s"
 """Name of the step that runs clips of one second together."""
@@ -29,8 +29,8 @@ def warm_up(engine: Engine, batch_frames: int) -> Iterator[tuple[str, float, flo
     batch = _clips_of_a_second(engine, batch_frames)
     steps = {
         "one frame": [engine.config.receptive_field],
-        "1 s": [SAMPLE_RATE],
-        FULL_BATCH: [SAMPLE_RATE] * (batch if cuda else min(batch, 10)),
+        "1 s": [MODEL_RATE],
+        FULL_BATCH: [MODEL_RATE] * (batch if cuda else min(batch, 10)),
     }
     if cuda:
         steps["longest pass"] = [_longest_pass(engine)]
@@ -38,7 +38,7 @@ def warm_up(engine: Engine, batch_frames: int) -> Iterator[tuple[str, float, flo
     for name, lengths in steps.items():
         started = perf_counter()
         engine.infer([noise.standard_normal(n, np.float32) for n in lengths])
-        yield name, (perf_counter() - started) * 1000, sum(lengths) / SAMPLE_RATE
+        yield name, (perf_counter() - started) * 1000, sum(lengths) / MODEL_RATE
 
 
 def kernel_sizes(engine: Engine, batch_frames: int) -> list[int]:
@@ -50,7 +50,7 @@ def kernel_sizes(engine: Engine, batch_frames: int) -> list[int]:
     if engine.device.type == "cuda":
         return []
     config = engine.config
-    second = config.frames(SAMPLE_RATE) + config.extra_tokens
+    second = config.frames(MODEL_RATE) + config.extra_tokens
     longest = config.frames(_longest_pass(engine)) + config.extra_tokens
     # what a large size leaves free in memory, the smaller ones use again: upwards, a base
     # shape ends with 450 MiB more, downwards with 190
@@ -65,8 +65,8 @@ def make_kernels(engine: Engine, sizes: Sequence[int]) -> None:
 
 
 def _clips_of_a_second(engine: Engine, batch_frames: int) -> int:
-    return max(batch_frames // engine.config.frames(SAMPLE_RATE), 1)
+    return max(batch_frames // engine.config.frames(MODEL_RATE), 1)
 
 
 def _longest_pass(engine: Engine) -> int:
-    return round((engine.pass_seconds + TAIL_SECONDS) * SAMPLE_RATE)
+    return round((engine.pass_seconds + TAIL_SECONDS) * MODEL_RATE)

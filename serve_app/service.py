@@ -12,6 +12,7 @@ from deployments.wire import ModelInfo
 from engine.audio import DecodeLimits, DecodeRequest
 from engine.audio.pool import DecodePool
 from engine.errors import EmotionError
+from engine.passes import MODEL_RATE
 from serve_app.admission import Admission
 from serve_app.cache import Body, CacheStore, HeardCache
 from serve_app.events import Accepted, Decoded, Done, Event, RequestResults
@@ -98,8 +99,8 @@ class EmotionService:
         """One second of silence through everything: the first caller finds connections made."""
         silence = io.BytesIO()
         with wave.open(silence, "wb") as file:
-            file.setparams((1, 2, 16_000, 0, "NONE", ""))
-            file.writeframes(bytes(2 * 16_000))
+            file.setparams((1, 2, MODEL_RATE, 0, "NONE", ""))
+            file.writeframes(bytes(2 * MODEL_RATE))
         body, parameters = silence.getvalue(), Parameters()
         # uncounted: nobody asked for it
         events = self._events(body, parameters, "rehearsal", Timings())

@@ -13,12 +13,12 @@ from engine.audio.buffer import PassBuffer
 from engine.audio.mix import mix_channels
 from engine.audio.pcm import PcmReader
 from engine.audio.report import StreamQuality, damage_warnings
-from engine.audio.resample import MODEL_RATE, is_odd_rate, length_at_16k, to_16k
+from engine.audio.resample import is_odd_rate, length_at_16k, to_16k
 from engine.audio.samples import to_float
 from engine.audio.source import Source
 from engine.audio.types import DecodeLimits, DecodeRequest, Pass, Samples, SourceReport
 from engine.errors import EmotionError
-from engine.passes import TAIL_SECONDS
+from engine.passes import MODEL_RATE, TAIL_SECONDS
 
 
 def read_passes(

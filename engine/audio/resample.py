@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-MODEL_RATE: Final = 16_000
+from engine.passes import MODEL_RATE
 
 MAX_FACTOR: Final = 1_000
 """Largest rate / g that is left to a polyphase kernel."""

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from engine.labels import label_name
+from engine.passes import MODEL_RATE
 from serve_app.results import to_json
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ async def _info(service: "EmotionService") -> dict[str, Any]:
         "device": model.device,
         "compiled": model.compiled,
         "labels": [label_name(token) for token in model.labels],
-        "sample_rate": 16_000,
+        "sample_rate": MODEL_RATE,
         "embedding_size": model.embedding_size,
         "frame_rate": 1 / model.frame_seconds,
         "max_batch_frames": model.max_batch_frames,
