@@ -8,18 +8,17 @@ import asyncio
 import hashlib
 import pickle
 from dataclasses import dataclass, replace
-from typing import BinaryIO, Protocol
+from typing import Protocol
 
 from deployments.wire import ModelInfo
 from engine.audio.types import SourceReport
 from engine.timeline import HeardPass
+from serve_app.bodies import Body
 from serve_app.parameters import Parameters
 
 CHUNK_BYTES = 1 << 20
 THREAD_BYTES = 1 << 20
 """Bodies above this are hashed off the event loop."""
-
-Body = bytes | BinaryIO
 
 
 class CacheStore(Protocol):

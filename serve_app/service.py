@@ -14,7 +14,8 @@ from engine.audio.pool import DecodePool
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
 from serve_app.admission import Admission
-from serve_app.cache import Body, CacheStore, HeardCache
+from serve_app.bodies import Body
+from serve_app.cache import CacheStore, HeardCache
 from serve_app.events import Accepted, Decoded, Done, Event, RequestResults
 from serve_app.listening import Listener, ModelChanged
 from serve_app.parameters import Parameters

@@ -1,30 +1,23 @@
 """Reading a request's audio: raw, JSON or multipart, with the size counted while it comes."""
 
 import asyncio
-import base64
-import binascii
 import re
-import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import Any
 
-import orjson
 from fastapi import Request
 from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from engine.errors import EmotionError
+from serve_app.bodies import MEMORY_BYTES, Body, close_bodies, settle, spool
+from serve_app.http.json_body import check_count, read_json
 from serve_app.parameters import merge_parameters
-
-MEMORY_BYTES = 8 * 2**20
-"""A body larger than this goes to an unlinked temporary file."""
 
 MAX_FIELDS = 100
 """Parameters of a form; there are fewer than that."""
-
-Body = bytes | BinaryIO
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,13 +69,6 @@ def declared_bytes(request: Request) -> int:
     return int(declared) if digits else 0
 
 
-def close_bodies(audio: AudioRequest) -> None:
-    """Let go of the temporary files."""
-    for body in audio.bodies:
-        if not isinstance(body, bytes):
-            body.close()
-
-
 def _check_declared(request: Request, limit: int) -> None:
     declared = declared_bytes(request)
     if declared > limit:
@@ -106,63 +92,23 @@ async def _counted(
 
 
 async def _collect(stream: AsyncIterator[bytes]) -> Body:
-    # the file has no name from the start, so a killed process leaves nothing behind
-    file = tempfile.SpooledTemporaryFile(max_size=MEMORY_BYTES)  # noqa: SIM115
+    file = spool()
     try:
         async for chunk in stream:
             file.write(chunk)
     except BaseException:
         file.close()
         raise
-    return _settle(file, file.tell())
-
-
-def _settle(file: Any, size: int) -> Body:
-    """Small bodies as bytes, large ones as the file that holds them."""
-    file.seek(0)
-    if size > MEMORY_BYTES:
-        opened: BinaryIO = file
-        return opened
-    with file:
-        return bytes(file.read())
+    return settle(file, file.tell())
 
 
 def _read_json(body: Body, query: list[tuple[str, str]], max_files: int) -> AudioRequest:
+    bodies, is_list, parameters = read_json(body, max_files)
     try:
-        value = orjson.loads(body if isinstance(body, bytes) else body.read())
-    except orjson.JSONDecodeError:
-        raise EmotionError("invalid_request", "The body is not JSON.") from None
-    if not isinstance(value, dict) or "inputs" not in value:
-        raise EmotionError("invalid_request", 'The JSON body must be an object with "inputs".')
-    unknown = sorted(set(value) - {"inputs", "parameters"})
-    if unknown:
-        raise EmotionError("invalid_request", f"{unknown[0][:100]!r} in the JSON body is unknown.")
-    parameters = value.get("parameters") or {}
-    if not isinstance(parameters, dict):
-        raise EmotionError("invalid_request", '"parameters" must be an object.')
-    inputs = value["inputs"]
-    items = inputs if isinstance(inputs, list) else [inputs]
-    _check_count(len(items), max_files)
-    bodies: list[Body] = [_decode_base64(item) for item in items]
-    return AudioRequest(
-        bodies, isinstance(inputs, list), merge_parameters(query, parameters.items())
-    )
-
-
-def _decode_base64(text: object) -> bytes:
-    if not isinstance(text, str):
-        raise EmotionError("invalid_request", '"inputs" must be base64 text or a list of it.')
-    try:
-        return base64.b64decode(text, validate=True)
-    except (binascii.Error, ValueError):
-        raise EmotionError("invalid_request", '"inputs" is not base64.') from None
-
-
-def _check_count(count: int, limit: int) -> None:
-    if not 1 <= count <= limit:
-        raise EmotionError(
-            "invalid_request", f"The request holds {count} files; it may hold 1 to {limit}."
-        )
+        return AudioRequest(bodies, is_list, merge_parameters(query, parameters.items()))
+    except EmotionError:
+        close_bodies(bodies)
+        raise
 
 
 class _FormParser(MultiPartParser):
@@ -226,7 +172,7 @@ def _form_request(form: FormData, query: list[tuple[str, str]], max_files: int) 
         else:
             message = f"The file field {name[:100]!r} must be 'file'."
             raise EmotionError("invalid_request", message)
-    _check_count(len(files), max_files)
+    check_count(len(files), max_files)
     parameters = merge_parameters(query, fields)
-    bodies = [_settle(upload.file, upload.size or 0) for upload in files]
+    bodies = [settle(upload.file, upload.size or 0) for upload in files]
     return AudioRequest(bodies, len(bodies) > 1, parameters)

@@ -9,9 +9,9 @@ from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
 from engine.errors import EmotionError
-from serve_app.cache import Body
+from serve_app.bodies import Body, close_bodies
 from serve_app.formats import render
-from serve_app.http.body import AudioRequest, close_bodies, declared_bytes, read_audio_request
+from serve_app.http.body import AudioRequest, declared_bytes, read_audio_request
 from serve_app.http.documentation import AUDIO_BODY, HUGGING_FACE_BODY
 from serve_app.http.request_id import request_id
 from serve_app.http.sse import EventStream, event_stream
@@ -65,7 +65,7 @@ class _Calls:
             audio = await read_audio_request(
                 request, settings.max_body_bytes, settings.max_files, reservation.cover
             )
-            held.callback(close_bodies, audio)
+            held.callback(close_bodies, audio.bodies)
             response = await shape(audio, request, timings)
             if isinstance(response, EventStream):
                 # it is in the house, and needs its body, until its last event

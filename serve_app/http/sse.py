@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from engine.errors import EmotionError
-from serve_app.cache import Body
+from serve_app.bodies import Body
 from serve_app.events import Accepted, Decoded, Done, Event, SegmentFound
 from serve_app.http.access_log import set_timings
 from serve_app.http.request_id import request_id
