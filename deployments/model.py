@@ -14,7 +14,6 @@ from ray import serve
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
-from engine.emotions import Emotions
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
 from engine.threads import cpu_threads
@@ -198,8 +197,7 @@ class Model:
                 return [result for job in jobs for result in self._compute([job])]
             return [EmotionError("internal", "The model failed on this audio.") for _ in jobs]
         milliseconds = (perf_counter() - started) * 1000
-        retries = sum(isinstance(result, Emotions) and result.retried for result in results)
-        self._observe(jobs, milliseconds, retries)
+        self._observe(jobs, milliseconds)
         return [
             result
             if isinstance(result, EmotionError)
@@ -216,7 +214,7 @@ class Model:
             for job, result in zip(jobs, results, strict=True)
         ]
 
-    def _observe(self, jobs: list[_Job], milliseconds: float, retries: int) -> None:
+    def _observe(self, jobs: list[_Job], milliseconds: float) -> None:
         if _batch_work(jobs) >= self._max_batch_frames / 2:
             # only well-filled batches tell how fast a busy replica is
             seconds = sum(job.wave.size for job in jobs) / MODEL_RATE
@@ -227,7 +225,7 @@ class Model:
         metrics.batch_ms.observe(milliseconds)
         metrics.padding_ratio.set(self._engine.padding_ratio)
         metrics.queued_audio_seconds.set(self._gate.waiting_work * self._engine.frame_seconds)
-        if retries:
+        if retries := self._engine.take_retries():
             metrics.float32_retries.inc(retries)
         if self._engine.device.type == "cuda":
             metrics.device_memory_bytes.set(self._engine.device_memory_bytes())

@@ -35,7 +35,6 @@ class Emotions:
         pass_frames: frames of each pass; one number for clips up to `pass_seconds`.
         embedding: float32 [D], mean of the features over all frames.
         frame_embeddings: float32 [T, D] where it was asked for.
-        retried: the low-precision pass was not finite and was repeated in float32.
     """
 
     labels: tuple[str, ...]
@@ -43,7 +42,6 @@ class Emotions:
     pass_frames: tuple[int, ...]
     embedding: Floats
     frame_embeddings: Floats | None = None
-    retried: bool = False
 
     @property
     def scores(self) -> dict[str, float]:

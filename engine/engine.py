@@ -36,7 +36,6 @@ class _Pass:
 class _PassResult:
     logits: NDArray[np.float32]
     features: NDArray[np.float32]
-    retried: bool
 
 
 class Engine:
@@ -46,7 +45,6 @@ class Engine:
         name, revision: the model's origin.
         labels: used tokens in the checkpoint's order (empty: no classifier).
         padding_ratio: of the last batch, 1 - tokens of clips / rows of the linear layers.
-        retries: passes repeated in float32 because their low-precision output was not finite.
     """
 
     def __init__(
@@ -65,7 +63,7 @@ class Engine:
         self.pass_seconds = pass_seconds
         self.columns = used_columns(checkpoint.tokens)
         self.labels = tuple(checkpoint.tokens[i] for i in self.columns)
-        self.retries = 0
+        self._retries = 0
         self.padding_ratio = 0.0
         self.encoder = self._build(dtype)
         self._lock = Lock()
@@ -108,6 +106,12 @@ class Engine:
     def device_memory_bytes(self) -> int:
         """Memory that this process holds on the device; 0 on a CPU."""
         return torch.cuda.memory_reserved(self.device) if self.device.type == "cuda" else 0
+
+    def take_retries(self) -> int:
+        """Passes repeated in float32, because they were not finite at first, since last asked."""
+        with self._lock:
+            retries, self._retries = self._retries, 0
+        return retries
 
     def work(self, samples: int) -> int:
         """Cost of a clip in frames of linear-layer work, attention's quadratic part included.
@@ -217,19 +221,19 @@ class Engine:
         results: list[_PassResult | EmotionError] = []
         for item, (logits, features) in zip(batch, outputs, strict=True):
             if np.isfinite(features).all() and np.isfinite(logits).all():
-                results.append(_PassResult(logits, features, False))
+                results.append(_PassResult(logits, features))
             else:
                 results.append(self._retry(item))
         return results
 
     def _retry(self, item: _Pass) -> _PassResult | EmotionError:
         with self._lock:
-            self.retries += 1
+            self._retries += 1
             if self._exact is None:
                 self._exact = self._build(torch.float32)
         [(logits, features)] = self._encode(self._exact, [item.samples])
         if np.isfinite(features).all() and np.isfinite(logits).all():
-            return _PassResult(logits, features, True)
+            return _PassResult(logits, features)
         return EmotionError("non_finite_audio", "The features of the audio are not finite.")
 
     @torch.inference_mode()
@@ -255,7 +259,6 @@ class Engine:
             pass_frames=tuple(len(part.logits) for part in parts),
             embedding=features.mean(axis=0, dtype=np.float64).astype(np.float32),
             frame_embeddings=features if frame_embeddings else None,
-            retried=any(part.retried for part in parts),
         )
 
 

@@ -25,6 +25,9 @@ class FakeEngine:
     def __init__(self, failure: Exception) -> None:
         self.failure = failure
 
+    def take_retries(self) -> int:
+        return 0
+
     def infer_each(self, waves: list[np.ndarray], frame_embeddings: bool) -> list[Any]:
         if any(wave.size == 666 for wave in waves):
             raise self.failure
