@@ -4,12 +4,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchmarks.hearing import BareEngine
 from benchmarks.http_client import Caller
 from benchmarks.plan import Plan
 from benchmarks.report import Row, Section
 from benchmarks.servers import RayServer
 from benchmarks.statistics import figure
-from engine.engine import Engine
 
 HTTP = "Server over HTTP (cache off unless said)"
 
@@ -27,7 +27,7 @@ class Bench:
     plan: Plan
     server: RayServer
     caller: Caller
-    engine: Engine
+    engine: BareEngine
     url: str
     section: Section = field(default_factory=Section)
     capacity: float = 0.0

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -12,7 +11,7 @@ from benchmarks.clips import clip
 from benchmarks.comparing import require
 from benchmarks.endurance import endurance_rows
 from benchmarks.feature_rows import feature_rows
-from benchmarks.hearing import hear
+from benchmarks.hearing import BareEngine
 from benchmarks.http_bench import HTTP, Bench, milliseconds
 from benchmarks.http_client import PATH, Caller
 from benchmarks.load_rows import concurrency_row, half_capacity_rows, machine_rows
@@ -23,7 +22,6 @@ from benchmarks.saturation import saturation_rows
 from benchmarks.servers import RayServer, ray_server
 from benchmarks.statistics import in_turns
 from engine.emotions import Emotions
-from engine.engine import Engine
 
 IDLE_ROUNDS = 30
 MINI = "emotion2vec_mini"
@@ -40,7 +38,7 @@ async def _measure(plan: Plan, server: RayServer) -> Section:
     floor = server.deploy_floor()
     mini = server.deploy("mini", model=MINI, cache_bytes=0)
     async with Caller() as caller:
-        engine = Engine.load(model)
+        engine = BareEngine(model)
         first = [await _first_request(plan, server, caller) for _ in range(plan.cold_rounds)]
         bench = Bench(plan, server, caller, engine, f"{server.url}/subject{PATH}")
         await _check_answers(bench)
@@ -74,7 +72,7 @@ async def _check_answers(bench: Bench) -> None:
     for number, kind in enumerate(KINDS):
         body = kind.file(kind.seconds[0], number)
         answer = await bench.caller.post(bench.url, body)
-        apart = max(apart, scores_apart(answer, hear(bench.engine, body)))
+        apart = max(apart, scores_apart(answer, await bench.engine.hear(body)))
     limit = 1e-4 if "float32" in str(bench.engine.dtype) else 0.02
     sentence = require("over HTTP against the engine, five kinds of files, scores", apart, limit)
     bench.section.facts["equality"] = [sentence]
@@ -107,18 +105,13 @@ async def _first_row(bench: Bench, first: list[float]) -> Row:
 
 async def _idle_rows(bench: Bench, mini: str, floor: str) -> Iterator[Row]:
     """What the server adds to the engine, on the small model, whose own time is no noise."""
-    engine = Engine.load(MINI)
+    engine = BareEngine(MINI)
     body = wav(clip(10.0))
-    worker = ThreadPoolExecutor(1)
-
-    async def bare() -> None:
-        await asyncio.get_running_loop().run_in_executor(worker, hear, engine, body)
-
     times = await in_turns(
         {
             "http": lambda: bench.caller.post(mini, body),
             "floor": lambda: bench.caller.post(floor, body),
-            "engine": bare,
+            "engine": lambda: engine.hear(body),
         },
         IDLE_ROUNDS,
     )

@@ -1,14 +1,10 @@
 """The server under load: callers at once, arrivals at half of capacity, memory and CPU."""
 
-import asyncio
 import os
-from collections.abc import Awaitable, Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from collections.abc import Iterator
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
-from benchmarks.hearing import hear
 from benchmarks.http_bench import HTTP, Bench, mebibytes, milliseconds
 from benchmarks.load import (
     Outcome,
@@ -20,7 +16,6 @@ from benchmarks.load import (
 from benchmarks.processes import gpu_state, usages
 from benchmarks.report import Budget, Row, absent
 from benchmarks.statistics import figure
-from engine.engine import Engine
 
 CONCURRENCY = (1, 4, 8, 16, 32)
 
@@ -58,7 +53,8 @@ async def half_capacity_rows(bench: Bench) -> list[Row]:
     even = await open_loop(bench.poster(body), constant_arrivals(rate, seconds))
     arrivals = poisson_arrivals(rate, seconds, seed=1)
     served = await open_loop(bench.poster(body), arrivals)
-    bare = await open_loop(_one_worker(bench.engine, body), arrivals)
+    # one file at a time, behind a queue
+    bare = await open_loop(lambda: bench.engine.hear(body), arrivals)
     bench.section.facts["half_capacity"] = {
         name: {"p50": o.p50, "p95": o.p95, "requests": len(o.latencies)}
         for name, o in (("even", even), ("poisson", served), ("poisson engine", bare))
@@ -83,16 +79,6 @@ async def half_capacity_rows(bench: Bench) -> list[Row]:
             f"{len(arrivals)} requests, the same arrivals for both",
         ),
     ]
-
-
-def _one_worker(engine: Engine, body: bytes) -> Callable[[], Awaitable[Any]]:
-    """The bare engine behind a queue: one file at a time."""
-    worker = ThreadPoolExecutor(1)
-
-    async def send() -> None:
-        await asyncio.get_running_loop().run_in_executor(worker, hear, engine, body)
-
-    return send
 
 
 def machine_rows(bench: Bench, busy: float) -> Iterator[Row]:

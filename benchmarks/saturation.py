@@ -1,22 +1,20 @@
 """Clips per second with more callers than it can serve: our server, the engine, LitServe."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from statistics import median
+from time import perf_counter
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
 from benchmarks.comparing import require
-from benchmarks.hearing import waves_of
+from benchmarks.hearing import BareEngine
 from benchmarks.http_client import Caller
 from benchmarks.load import closed_loop
 from benchmarks.plan import Plan
 from benchmarks.report import Budget, Row, Section, absent
 from benchmarks.servers import has_litserve, litserve_server
 from benchmarks.statistics import figure
-from engine.engine import Engine
 
 SATURATED = "Saturation (10 s WAV clips, more callers than can be served at once)"
 CALLERS = 12
@@ -29,7 +27,7 @@ Rate = Callable[[], Awaitable[float]]
 
 
 async def saturation_rows(
-    plan: Plan, caller: Caller, engine: Engine, url: str, section: Section
+    plan: Plan, caller: Caller, engine: BareEngine, url: str, section: Section
 ) -> list[Row]:
     """Rounds in which all of them take turns."""
     body = wav(clip(10.0))
@@ -74,19 +72,12 @@ def _rows(plan: Plan, rates: dict[str, float]) -> list[Row]:
     return [*rows, Row(SATURATED, quantity, text, ratio, AT_LEAST_LITSERVE)]
 
 
-async def _engine_rate(engine: Engine, body: bytes, clips: int) -> float:
+async def _engine_rate(engine: BareEngine, body: bytes, clips: int) -> float:
     """Clips per second of decode, front end and model, in batches."""
-    loop = asyncio.get_running_loop()
-
-    def work() -> None:
-        for first in range(0, clips, TOGETHER):
-            count = min(TOGETHER, clips - first)
-            engine.infer([waves_of(body)[0] for _ in range(count)])
-
-    with ThreadPoolExecutor(1) as worker:
-        began = loop.time()
-        await loop.run_in_executor(worker, work)
-        return clips / (loop.time() - began)
+    began = perf_counter()
+    for first in range(0, clips, TOGETHER):
+        await engine.hear_together([body] * min(TOGETHER, clips - first))
+    return clips / (perf_counter() - began)
 
 
 async def _http_rate(send: Callable[[], Awaitable[object]], requests: int) -> float:
@@ -94,8 +85,8 @@ async def _http_rate(send: Callable[[], Awaitable[object]], requests: int) -> fl
     return outcome.per_second
 
 
-async def _check_litserve(caller: Caller, url: str, engine: Engine, body: bytes) -> None:
+async def _check_litserve(caller: Caller, url: str, engine: BareEngine, body: bytes) -> None:
     answer = await caller.upload(url, body)
-    wanted = engine.infer(waves_of(body))[0].scores
+    wanted = (await engine.hear(body)).scores
     apart = max(abs(answer["scores"][name] - score) for name, score in wanted.items())
     require("LitServe against the engine, scores", apart, 1e-4)
