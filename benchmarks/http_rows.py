@@ -35,15 +35,13 @@ def measure_http(plan: Plan) -> Section:
 
 async def _measure(plan: Plan, server: RayServer) -> Section:
     model = str(plan.prepared(plan.subject))
-    floor = server.deploy_floor()
-    mini = server.deploy("mini", model=MINI, cache_bytes=0)
     async with Caller() as caller:
         engine = BareEngine(model)
-        first = [await _first_request(plan, server, caller) for _ in range(plan.cold_rounds)]
         bench = Bench(plan, server, caller, engine, f"{server.url}/subject{PATH}")
+        bench.add(*await _idle_rows(bench))
+        first = [await _first_request(plan, server, caller) for _ in range(plan.cold_rounds)]
         await _check_answers(bench)
         bench.add(await _first_row(bench, first))
-        bench.add(*await _idle_rows(bench, mini + PATH, floor))
         bench.add(*await _kind_rows(bench))
         bench.add(*await feature_rows(plan, server, caller, bench.url))
         load = CpuLoad()
@@ -52,6 +50,8 @@ async def _measure(plan: Plan, server: RayServer) -> Section:
         bench.add(*machine_rows(bench, load.stop()))
         bench.add(*await half_capacity_rows(bench))
         bench.add(*await saturation_rows(plan, caller, engine, bench.url, bench.section))
+        server.remove("subject")
+        mini = server.deploy("mini", model=MINI, cache_bytes=0)
         bench.add(*await endurance_rows(caller, mini + PATH, plan.endurance))
     return bench.section
 
@@ -103,8 +103,10 @@ async def _first_row(bench: Bench, first: list[float]) -> Row:
     )
 
 
-async def _idle_rows(bench: Bench, mini: str, floor: str) -> Iterator[Row]:
+async def _idle_rows(bench: Bench) -> Iterator[Row]:
     """What the server adds to the engine, on the small model, whose own time is no noise."""
+    floor = bench.server.deploy_floor()
+    mini = bench.server.deploy("mini", model=MINI, cache_bytes=0) + PATH
     engine = BareEngine(MINI)
     body = wav(clip(10.0))
     times = await in_turns(
@@ -115,6 +117,9 @@ async def _idle_rows(bench: Bench, mini: str, floor: str) -> Iterator[Row]:
         },
         IDLE_ROUNDS,
     )
+    # each replica wakes a hundred times a second: none stays that is not measured
+    bench.server.remove("floor")
+    bench.server.remove("mini")
     added = times["http"] - times["engine"]
     ratio = added / times["floor"]
     text = f"{ratio:.2f}× ({milliseconds(added)} / {milliseconds(times['floor'])})"

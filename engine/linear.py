@@ -1,10 +1,15 @@
 """Linear layers and convolutions whose weights are laid out once for the CPU's matrix units."""
 
+import os
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+# oneDNN keeps 1,024 kernels unless told otherwise before its first one; all sizes of a batch, with
+# all threads and with one, are more
+os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "4096")
 
 Activation = Literal["none", "gelu"]
 
