@@ -190,6 +190,7 @@ def _mixed_rows(plan: Plan, engine: Engine, section: Section) -> Iterator[Row]:
     seconds = median(seconds_of(lambda: engine.infer(waves)) for _ in range(2))
     rate = sum(lengths) / seconds
     section.facts["engine_audio_seconds_per_second"] = rate
+    section.facts["dtype"] = _name(engine.dtype)
     text = f"{figure(rate)} audio-s/s"
     yield Row(ENGINE, f"{len(lengths)} clips of 1–30 s at saturation, {plan.subject}", text, rate)
 
