@@ -30,13 +30,7 @@ class BareEngine:
     """A loaded and warmed engine without a server around it."""
 
     def __init__(self, model: str) -> None:
-        def ready() -> Engine:
-            engine = Engine.load(model)
-            for _ in warm_up(engine, BATCH_FRAMES):
-                pass
-            return engine
-
-        self._engine = _worker.submit(ready).result()
+        self._engine = _worker.submit(warmed_engine, model).result()
         self.dtype = self._engine.dtype
 
     async def hear(self, body: bytes) -> Emotions:
@@ -49,6 +43,14 @@ class BareEngine:
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(_worker, work)
+
+
+def warmed_engine(model: str) -> Engine:
+    """An engine that has run everything once, on the calling thread."""
+    engine = Engine.load(model)
+    for _ in warm_up(engine, BATCH_FRAMES):
+        pass
+    return engine
 
 
 def hear(engine: Engine, body: bytes) -> Emotions:

@@ -28,14 +28,11 @@ class EmotionApi(litserve.LitAPI):  # type: ignore[misc]
         """Load and warm the engine, with all cores as our own replica does."""
         import torch
 
-        from engine.engine import Engine
+        from benchmarks.hearing import warmed_engine
         from engine.threads import cpu_threads
-        from engine.warm_up import warm_up
 
         torch.set_num_threads(cpu_threads(0))
-        self.engine = Engine.load(self.model)
-        for _ in warm_up(self.engine, 1500):
-            pass
+        self.engine = warmed_engine(self.model)
 
     def decode_request(self, request: Request) -> Any:
         """The uploaded file, decoded and resampled: float32 [n] at 16 kHz."""
