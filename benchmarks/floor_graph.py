@@ -12,6 +12,7 @@ from ray import serve
 from ray.serve import Application
 from starlette.requests import Request
 
+from deployments.wire import IN_THE_CALL
 from serve_app.ray_environment import REPLICA_ENVIRONMENT
 
 WAV_HEAD = 44
@@ -45,8 +46,8 @@ class First:
     """HTTP in, the other two behind it."""
 
     def __init__(self, second: Any, third: Any) -> None:
-        self._second = second
-        self._third = third
+        self._second = second.options(**IN_THE_CALL)
+        self._third = third.options(**IN_THE_CALL)
 
     async def __call__(self, request: Request) -> dict[str, Any]:
         """One body through the graph."""

@@ -10,9 +10,12 @@ import logging
 from collections import OrderedDict
 from typing import Any
 
+import grpc
 from ray import serve
 from ray.exceptions import RayError
 from ray.serve.exceptions import RayServeException
+
+from deployments.wire import IN_THE_CALL
 
 logger = logging.getLogger("ray.serve")
 
@@ -73,18 +76,22 @@ LOOKUP_SECONDS = 0.5
 """Longest wait for the cache: while its replica is replaced, requests go on without it."""
 
 
+UNREACHABLE = (RayError, RayServeException, grpc.RpcError)
+"""What a call ends with whose replica is not there, or no longer."""
+
+
 class ServeCache:
     """The ingress's side: a cache that cannot be reached is a miss, never an error."""
 
     def __init__(self, handle: Any) -> None:
-        self._handle = handle
+        self._handle = handle.options(**IN_THE_CALL)
 
     async def get(self, key: bytes) -> bytes | None:
         """The value, or None."""
         try:
             async with asyncio.timeout(LOOKUP_SECONDS):
                 value: bytes | None = await self._handle.get.remote(key)
-        except (RayError, RayServeException, TimeoutError) as error:
+        except (*UNREACHABLE, TimeoutError) as error:
             logger.warning("the cache did not answer: %s", type(error).__name__)
             return None
         return value
@@ -93,5 +100,5 @@ class ServeCache:
         """Keep a value."""
         try:
             await self._handle.put.remote(key, value)
-        except (RayError, RayServeException) as error:
+        except UNREACHABLE as error:
             logger.warning("the cache did not answer: %s", type(error).__name__)

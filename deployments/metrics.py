@@ -7,8 +7,8 @@ BATCH_CLIPS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 BATCH_FRAMES = (50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000)
 
 
-class RequestMetrics:
-    """What the ingress counts."""
+class AnswerMetrics:
+    """What whoever answers counts: the ingress, and the proxy where it refuses by itself."""
 
     def __init__(self) -> None:
         self.answers = Counter(
@@ -16,6 +16,13 @@ class RequestMetrics:
             "Audio files answered, by result (ok, or the error_type).",
             tag_keys=("result",),
         )
+
+
+class RequestMetrics(AnswerMetrics):
+    """What the ingress counts beside its answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
         self.stage_ms = Histogram(
             "e2v_stage_milliseconds",
             "Time of an answered file in each stage, and in total.",

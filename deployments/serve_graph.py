@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
+import grpc
 from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.graph import SpeechRegions
-from deployments.wire import AudioPass, ModelInfo, Preprocessed, Result, Scored
+from deployments.wire import IN_THE_CALL, AudioPass, ModelInfo, Preprocessed, Result, Scored
 from engine.errors import EmotionError
 
 MAX_TRIES = 4
@@ -17,6 +18,9 @@ MAX_TRIES = 4
 LARGE_BYTES = 10**6
 """Samples of more than this go through Ray's object store: gRPC takes twice as long for 6 MB, the
 object store four times as long for 300 kB (measured)."""
+
+LOST = (RayActorError, grpc.RpcError)
+"""What a call ends with whose replica died: which of them depends on where the call was."""
 
 INFO_SECONDS = 2.0
 """Longest wait for a model replica to say what it is."""
@@ -28,8 +32,7 @@ class _Route:
     """A deployment's handle for small payloads, in the call, and for large ones, beside it."""
 
     def __init__(self, handle: Any) -> None:
-        self.small = handle
-        # an option without promise; where it is missing, Serve's default carries everything
+        self.small = handle.options(**IN_THE_CALL)
         self._large = handle.options(_by_reference=True)
 
     def fit(self, audio: AudioPass) -> Any:
@@ -69,7 +72,7 @@ class ServeGraph:
         try:
             async with asyncio.timeout(INFO_SECONDS):
                 info: ModelInfo = await self._model.small.info.remote()
-        except (TimeoutError, RayActorError, DeploymentUnavailableError, BackPressureError):
+        except (TimeoutError, *LOST, DeploymentUnavailableError, BackPressureError):
             raise EmotionError("not_ready", "The model is still loading.") from None
         return info
 
@@ -87,11 +90,11 @@ async def _retried(call: Callable[[], Awaitable[T]]) -> T:
     for tried in range(1, MAX_TRIES):
         try:
             return await call()
-        except RayActorError:
+        except LOST:
             # the replica died with the call: Serve does not repeat what it had accepted
             await asyncio.sleep(0.05 * 2**tried)
     try:
         return await call()
-    except RayActorError:
+    except LOST:
         message = f"The model was lost {MAX_TRIES} times while it worked on this audio."
         raise EmotionError("internal", message) from None

@@ -12,6 +12,11 @@ from engine.passes import MODEL_RATE
 Samples = NDArray[np.int16] | NDArray[np.float32]
 Floats = NDArray[np.float32]
 
+IN_THE_CALL: dict[str, Any] = {"_by_reference": False}
+"""Options of a handle whose payloads travel in the call itself, by gRPC, and not through Ray's
+object store. Said where a handle is used: what it would do by default was decided in the process
+that built the application."""
+
 
 @dataclass(frozen=True, slots=True)
 class AudioPass:

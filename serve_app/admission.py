@@ -1,8 +1,9 @@
 """Admission control: what may be in the house at once, so that overload is a quick 429."""
 
 import asyncio
+import time
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
@@ -51,17 +52,23 @@ class Admission:
             length may enter.
         approaching: audio files that are being decoded. Each is expected to be as long as first
             passes were lately, so that what will find no room is refused before its decoding.
+        ingress_replicas: how many share the callers.
+        clock: seconds, rising.
     """
 
     max_requests: int
     max_bytes: int
     max_audio_seconds: float
+    ingress_replicas: int = 1
     requests: int = 0
     bytes_held: int = 0
     audio_seconds: float = 0.0
     approaching: int = 0
     refused: int = 0
+    clock: Callable[[], float] = time.monotonic
     _usual_seconds: float = 0.0
+    _passes: int = 0
+    _usual_stay: float = 0.0
     _waiting: deque[tuple[float, asyncio.Future[None]]] = field(default_factory=deque)
 
     @contextmanager
@@ -72,7 +79,8 @@ class Admission:
             EmotionError: `overloaded`, with the time after which to try again.
         """
         if self.requests >= self.max_requests:
-            raise self._overloaded(f"{self.requests} requests", f"{self.max_requests} requests")
+            held, limit = f"{self.requests} requests", f"{self.max_requests} requests"
+            raise self._overloaded(held, limit, self._pace())
         self._check_room()
         reservation = Reservation(self)
         self.requests += 1
@@ -110,8 +118,7 @@ class Admission:
         """A first pass of so many seconds, or 0 for none, is no longer on its way."""
         self.approaching -= 1
         if seconds:
-            change = seconds - self._usual_seconds
-            self._usual_seconds += change * (USUAL_WEIGHT if self._usual_seconds else 1.0)
+            self._usual_seconds = _usual(self._usual_seconds, seconds)
 
     def check_graph(self) -> None:
         """Refuse what has arrived where the graph is full."""
@@ -126,7 +133,7 @@ class Admission:
     def _check(self, seconds: float) -> None:
         if seconds >= self.max_audio_seconds:
             held = f"{seconds:.1f} s of audio"
-            raise self._overloaded(held, f"{self.max_audio_seconds:g} s")
+            raise self._overloaded(held, f"{self.max_audio_seconds:g} s", self._pace())
 
     @asynccontextmanager
     async def audio(self, seconds: float, first: Approach | None) -> AsyncIterator[None]:
@@ -144,10 +151,14 @@ class Admission:
             self._waiting.append((seconds, future))
             await future
         self.audio_seconds += seconds
+        self._passes += 1
+        since = self.clock()
         try:
             yield
         finally:
             self.audio_seconds -= seconds
+            self._passes -= 1
+            self._usual_stay = _usual(self._usual_stay, self.clock() - since)
             self._wake()
 
     def _fits(self, seconds: float) -> bool:
@@ -163,14 +174,35 @@ class Admission:
                 planned += seconds
                 future.set_result(None)
 
-    def _overloaded(self, held: str, limit: str) -> EmotionError:
+    def _pace(self) -> tuple[float, float] | None:
+        """How often somebody finds room while the graph is full; None: nothing has left it yet."""
+        if not self._passes or not self._usual_stay:
+            return None
+        # Little's law: of n passes that stay for so long, one leaves every stay / n
+        departures = self._usual_stay / self._passes / self.ingress_replicas
+        return PACE_SHARE * departures, min(self._usual_stay / 2, PACE_SECONDS)
+
+    def _overloaded(
+        self, held: str, limit: str, pace: tuple[float, float] | None = None
+    ) -> EmotionError:
         self.refused += 1
         message = f"The server is busy: {held} in flight, the limit is {limit}."
-        return EmotionError("overloaded", message, retry_after=1.0)
+        return EmotionError("overloaded", message, retry_after=1.0, pace=pace)
+
+
+def _usual(before: float, newest: float) -> float:
+    """Mean that forgets: what the next one is expected to be."""
+    return before + (newest - before) * (USUAL_WEIGHT if before else 1.0)
 
 
 USUAL_WEIGHT = 0.1
-"""Weight of the newest first pass in what is expected of the next ones."""
+"""Weight of the newest pass in what is expected of the next ones."""
+
+PACE_SHARE = 0.9
+"""Callers are let in to look somewhat faster than passes leave, so that the graph stays full."""
+
+PACE_SECONDS = 1.0
+"""A refusal says at most so far ahead how often to look."""
 
 EMPTY_SECONDS = 1e-6
 """Below this the graph is empty: sums of float seconds do not return to exactly zero."""

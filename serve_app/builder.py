@@ -108,6 +108,7 @@ def build(args: Settings) -> Application:
         **surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
         ray_actor_options=_actor_options(0.0, LARGE_BLOCKS_RETURN),
+        logging_config=logging_config,
     ).bind(partial(_create_service, args), args.request_timeout_seconds, preprocess, model, cache)
     return application
 

@@ -38,6 +38,10 @@ class LaunchConfig:
     @args.setter
     def args(self, args: dict[str, Any]) -> None:
         self.application["args"] = args
+        if args.get("log_format") == "json":
+            # the proxies are Serve's: they have no settings of ours
+            logging = self.document.setdefault("logging_config", {})
+            logging.setdefault("encoding", "JSON")
 
     @property
     def host(self) -> str:
@@ -85,7 +89,12 @@ def read_config(path: Path | None) -> LaunchConfig:
 
 def _default() -> dict[str, Any]:
     application = {"name": APP_NAME, "route_prefix": "/", "import_path": IMPORT_PATH}
-    return {"proxy_location": "EveryNode", "applications": [application]}
+    quiet = {"enable_access_log": False, "log_level": "WARNING"}
+    return {
+        "proxy_location": "EveryNode",
+        "logging_config": quiet,
+        "applications": [application],
+    }
 
 
 def _read(path: Path) -> dict[str, Any]:

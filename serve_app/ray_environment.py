@@ -21,8 +21,6 @@ a node returns large blocks, an encoder takes 1.3 times as long)."""
 
 REPLICA_ENVIRONMENT = {
     **MAX_MESSAGE,
-    # measured: calls between replicas take half the time, a busy machine does a third more
-    "RAY_SERVE_USE_GRPC_BY_DEFAULT": "1",
     # nothing in the deployments blocks an event loop, so one loop for everything is enough
     "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
@@ -34,6 +32,7 @@ NODE_ENVIRONMENT = {
     "RAY_SERVE_PROXY_USE_GRPC": "1",
     # a lost proxy is noticed after three periods; the default is 10 s each
     "RAY_SERVE_PROXY_HEALTH_CHECK_PERIOD_S": "2",
+    "RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH": "serve_app.http.proxy.middlewares",
 }
 """For the proxies and the controller: set before a node starts. The cluster files hold the same
 values; a test compares them."""

@@ -44,6 +44,7 @@ class EmotionService:
             settings.max_inflight_requests,
             settings.max_inflight_bytes,
             settings.max_inflight_audio_seconds or AUDIO_SECONDS_IN_GRAPH["cpu"],
+            settings.ingress_replicas,
         )
         limits = DecodeLimits(
             max_audio_seconds=settings.max_audio_seconds,

@@ -8,6 +8,7 @@ from starlette.exceptions import HTTPException
 
 from engine.errors import EmotionError
 from serve_app.http.request_id import request_id
+from serve_app.http.shedding import PACE, pace_header
 from serve_app.results import error_object, to_json
 
 logger = logging.getLogger("ray.serve")
@@ -46,6 +47,8 @@ def error_response(
     headers = headers or {}
     if error.error_type == "overloaded":
         headers["Retry-After"] = str(max(1, round(error.retry_after or 1)))
+    if error.pace is not None:
+        headers[PACE] = pace_header(*error.pace)
     if error.error_type == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
     return Response(

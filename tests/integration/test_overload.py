@@ -127,9 +127,26 @@ def _check(able: Outcome, outcome: Outcome) -> None:
     assert all(int(after or 0) >= 1 for status, _, after in outcome.answers if status == 429)
 
 
+def _refusals_logged() -> Counter[str]:
+    """Access lines with a 429, by what wrote them: `proxy` or `replica`."""
+    from ray._private.worker import global_worker
+
+    folder = Path(global_worker.node.get_session_dir_path()) / "logs" / "serve"
+    found: Counter[str] = Counter()
+    for path in folder.glob("*.log"):
+        found[path.name.split("_")[0]] += path.read_text("utf-8").count(" status=429 ")
+    return found
+
+
 def test_overload_is_served_or_refused(server: str, clip: bytes) -> None:
+    logged = _refusals_logged()
     able, outcome, grown = _overload(server, clip, 4.0)
     _check(able, outcome)
+    # each has its line, also where the proxy repeated what the ingress had said
+    time.sleep(1)  # log files are written behind the answer
+    logged = _refusals_logged() - logged
+    assert logged.total() == outcome.count[429]
+    assert logged["proxy"] > logged["replica"] > 0
     assert outcome.goodput > able.goodput / 4
     assert grown < 150
 

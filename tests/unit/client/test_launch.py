@@ -66,6 +66,15 @@ def test_the_file_of_make_serve_is_understood_and_flags_win() -> None:
     assert application["route_prefix"] == "/"
 
 
+def test_the_proxies_log_in_the_form_of_the_application() -> None:
+    config = read_config(None)
+    config.args = {"log_format": "json"}
+    assert config.document["logging_config"]["encoding"] == "JSON"
+    config = read_config(ROOT / "serve_config.yaml")
+    config.args = {"log_format": "text"}
+    assert "encoding" not in config.document["logging_config"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -1,11 +1,12 @@
 """What may be in the house at once."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
 
 from engine.errors import EmotionError
-from serve_app.admission import Admission, Approach
+from serve_app.admission import PACE_SHARE, Admission, Approach
 
 
 def admission(**limits: float) -> Admission:
@@ -115,3 +116,34 @@ def test_refusal_leaves_no_count_behind() -> None:
         pass
     held.__exit__(None, None, None)
     assert (house.requests, house.bytes_held, house.refused) == (0, 0, 1)
+
+
+async def test_a_refusal_says_how_often_somebody_finds_room() -> None:
+    now = [0.0]
+    house = Admission(10, 1_000, 60.0, ingress_replicas=2, clock=lambda: now[0])
+
+    async def refusal(passes: int) -> EmotionError:
+        """Of a graph that is full of so many passes, each of which stays for a second."""
+        async with AsyncExitStack() as graph:
+            for _ in range(passes):
+                await graph.enter_async_context(house.audio(60 / passes, first=first(house)))
+            with pytest.raises(EmotionError) as refused:
+                house.check_graph()
+            now[0] += 1.0
+        return refused.value
+
+    assert (await refusal(1)).pace is None  # nothing has left it yet, so nobody knows
+    # two ingress replicas, each of which lets one pass out every quarter of a second
+    assert (await refusal(4)).pace == pytest.approx((PACE_SHARE / 8, 0.5))
+    house.clock = lambda: 100 * now[0]
+    await refusal(1)
+    assert (await refusal(1)).pace[1] == 1.0  # type: ignore[index]
+
+
+async def test_too_many_bytes_are_one_bodys_matter() -> None:
+    house = admission(max_bytes=100)
+    async with house.audio(1, first=first(house)):
+        pass
+    with house.request(90), pytest.raises(EmotionError) as refusal, house.request(20):
+        pass
+    assert refusal.value.pace is None

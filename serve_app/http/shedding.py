@@ -1,0 +1,161 @@
+"""Load shedding: what the ingress has just refused, the proxy before it refuses by itself.
+
+Under overload most requests are refused, and each refusal costs the way through Serve's proxy to
+the ingress and back, on the CPUs that the others need. So a refusal of the ingress says how often
+somebody will find room in the near future; for so many the proxy passes the next requests on, and
+to the others it repeats the refusal.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import orjson
+from fastapi import Request
+from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serve_app.http.access_log import AccessLogMiddleware, LogFormat
+from serve_app.http.request_id import request_id
+
+PACE = "x-overload-pace"
+"""Header of a refusal that may be repeated, from ingress to proxy, which takes it off."""
+
+MAX_REMEMBERED = 64
+"""Refusals kept, one for each path and origin; the origin is the caller's word."""
+
+_OWN_TO_EACH = (b"x-request-id", b"content-length")
+
+_Key = tuple[str, bytes]
+
+
+def pace_header(interval: float, duration: float) -> str:
+    """Value of `PACE`: for `duration` seconds, somebody finds room every `interval` seconds."""
+    return f"{interval:.4f} {duration:.4f}"
+
+
+@dataclass(slots=True)
+class _Refusal:
+    """A refusal as the ingress wrote it, to be repeated under other request ids.
+
+    Attributes:
+        interval: seconds from one request that is passed on to the next.
+        following: when the next one is passed on.
+        until: when all are passed on again.
+    """
+
+    interval: float
+    following: float
+    until: float
+    status: int
+    headers: list[tuple[bytes, bytes]]
+    body: bytes = b""
+
+
+class LoadSheddingMiddleware:
+    """Runs in Serve's proxy, outside of everything that Serve does with a request.
+
+    Args:
+        app: the proxy.
+        refused: told of each refusal that was repeated.
+        log_format: of the access line, which the ingress writes for all other requests.
+        clock: seconds, rising.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        refused: Callable[[], object] = lambda: None,
+        log_format: LogFormat = "text",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._app = app
+        self._refused = refused
+        self._repeat = AccessLogMiddleware(self._answer, log_format)
+        self._clock = clock
+        self._refusals: dict[_Key, _Refusal] = {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+        elif self._is_sure(_key(scope)):
+            self._refused()
+            await self._repeat(scope, receive, send)
+        else:
+            await self._app(scope, receive, self._listening(_key(scope), send))
+
+    def _is_sure(self, key: _Key) -> bool:
+        """Whether the ingress would surely refuse; False also lets the next one wait its turn."""
+        refusal, now = self._refusals.get(key), self._clock()
+        if refusal is None:
+            return False
+        if now >= refusal.until:
+            del self._refusals[key]
+            return False
+        if now >= refusal.following:
+            refusal.following = now + refusal.interval
+            return False
+        return True
+
+    def _listening(self, key: _Key, send: Send) -> Send:
+        """`send` that remembers a marked refusal on its way out."""
+        refusal: _Refusal | None = None
+
+        async def passed_on(message: Message) -> None:
+            nonlocal refusal
+            if message["type"] == "http.response.start":
+                refusal = self._take_pace(message)
+            elif refusal is not None and message["type"] == "http.response.body":
+                refusal.body += message.get("body", b"")
+                if not message.get("more_body", False):
+                    self._remember(key, refusal)
+            await send(message)
+
+        return passed_on
+
+    def _take_pace(self, message: Message) -> _Refusal | None:
+        headers = MutableHeaders(raw=list(message.get("headers", ())))
+        pace = headers.get(PACE)
+        if pace is None:
+            return None
+        del headers[PACE]
+        message["headers"] = headers.raw
+        interval, duration = (float(number) for number in pace.split())
+        now = self._clock()
+        kept = [pair for pair in headers.raw if pair[0].lower() not in _OWN_TO_EACH]
+        return _Refusal(interval, now + interval, now + duration, message["status"], kept)
+
+    def _remember(self, key: _Key, refusal: _Refusal) -> None:
+        now = self._clock()
+        if len(self._refusals) >= MAX_REMEMBERED:
+            self._refusals = {k: r for k, r in self._refusals.items() if r.until > now}
+        if len(self._refusals) < MAX_REMEMBERED:
+            self._refusals[key] = refusal
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """The remembered refusal under this request's own id."""
+        refusal = self._refusals[_key(scope)]
+        scope["route"] = _Route(scope["path"])
+        own_id = request_id(Request(scope))
+        body = orjson.dumps({**orjson.loads(refusal.body), "request_id": own_id})
+        headers = [
+            *refusal.headers,
+            (b"content-length", b"%d" % len(body)),
+            (b"x-request-id", own_id.encode("latin-1", "replace")),
+        ]
+        start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What the access line takes the path from; the ingress has a refusal for its routes alone."""
+
+    path: str
+
+
+def _key(scope: Scope) -> _Key:
+    # to a page of another origin the answer says so, in headers of its own
+    origins = (value for name, value in scope["headers"] if name == b"origin")
+    return scope["path"], next(origins, b"")

@@ -1,0 +1,211 @@
+"""The proxy repeats what the ingress has just refused, and passes on as many as will find room."""
+
+import asyncio
+import logging
+import logging.handlers
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.middleware.cors import CORSMiddleware
+
+from engine.errors import EmotionError
+from serve_app.http import proxy
+from serve_app.http.access_log import LogFormat
+from serve_app.http.errors import error_response
+from serve_app.http.shedding import MAX_REMEMBERED, PACE, LoadSheddingMiddleware
+
+URL = "/v1/audio/emotions"
+
+
+class Ingress:
+    """An ingress that is full; counts who comes to ask, and what they brought."""
+
+    def __init__(self, pace: tuple[float, float] | None = (0.1, 1.0)) -> None:
+        self.pace = pace
+        self.asked = 0
+        self.full = True
+        self.came = asyncio.Event()
+        self.waits: asyncio.Event | None = None
+        self.headers: dict[str, str] = {}
+        self.app = FastAPI()
+        self.app.add_middleware(CORSMiddleware, allow_origins=["https://page.example"])
+        self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST"])
+
+    async def answer(self, request: Request) -> Response:
+        self.asked += 1
+        self.headers = dict(request.headers)
+        if self.waits is not None:
+            self.came.set()
+            await self.waits.wait()
+        if not self.full:
+            return Response()
+        error = EmotionError(
+            "overloaded",
+            f"The server is busy: {self.asked} s.",
+            retry_after=1.0,
+            pace=self.pace,
+        )
+        return error_response(error, request)
+
+
+class Proxy:
+    """An ingress with the middleware before it, and a clock that stands still."""
+
+    def __init__(self, ingress: Ingress, log_format: LogFormat = "text") -> None:
+        self.now = 0.0
+        self.refused = 0
+        self.app = LoadSheddingMiddleware(ingress.app, self._count, log_format, lambda: self.now)
+
+    def _count(self) -> None:
+        self.refused += 1
+
+    async def ask(self, path: str = URL, method: str = "POST", **headers: str) -> httpx2.Response:
+        transport = httpx2.ASGITransport(self.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            return await client.request(method, path, headers=headers, content=b"RIFF")
+
+
+@pytest.fixture
+def lines() -> Iterator[list[str]]:
+    import ray.serve  # noqa: F401  its import sets the handlers of its logger anew
+
+    found: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("ray.serve").addHandler(handler)
+    yield found
+    logging.getLogger("ray.serve").removeHandler(handler)
+
+
+async def test_a_refusal_is_repeated_as_it_was_under_an_id_of_its_own() -> None:
+    ingress = Ingress()
+    door = Proxy(ingress)
+    first = await door.ask()
+    again = await door.ask(**{"x-request-id": "mine"})
+    assert (ingress.asked, door.refused) == (1, 1)
+    assert first.status_code == again.status_code == 429
+    assert again.json() == {**first.json(), "request_id": "mine"}
+    assert again.headers["x-request-id"] == "mine"
+    assert again.headers["retry-after"] == first.headers["retry-after"] == "1"
+    assert again.headers["content-type"] == first.headers["content-type"]
+    third = await door.ask()
+    assert third.json()["request_id"] == third.headers["x-request-id"] != "mine"
+
+
+async def test_nobody_sees_the_mark() -> None:
+    door = Proxy(Ingress())
+    for _ in range(2):
+        assert PACE not in (await door.ask()).headers
+
+
+async def test_one_in_each_interval_is_passed_on() -> None:
+    ingress = Ingress(pace=(0.1, 1.0))
+    door = Proxy(ingress)
+    said = []
+    for door.now in (0.0, 0.05, 0.09, 0.11, 0.12, 0.2, 0.22):
+        said.append((await door.ask()).json()["error"][-4:])
+    assert said == ["1 s.", "1 s.", "1 s.", "2 s.", "2 s.", "2 s.", "3 s."]
+    assert (ingress.asked, door.refused) == (3, 4)
+
+
+async def test_the_next_one_is_passed_on_alone_while_its_answer_is_on_its_way() -> None:
+    ingress = Ingress(pace=(0.1, 1.0))
+    door = Proxy(ingress)
+    await door.ask()
+    ingress.waits = asyncio.Event()
+    door.now = 0.11
+    one = asyncio.create_task(door.ask())
+    await ingress.came.wait()
+    async with asyncio.timeout(5):
+        assert (await door.ask()).status_code == 429
+    assert ingress.asked == 2
+    ingress.waits.set()
+    await one
+
+
+async def test_after_the_duration_all_are_passed_on() -> None:
+    ingress = Ingress(pace=(0.1, 0.5))
+    door = Proxy(ingress)
+    await door.ask()
+    door.now = 0.5
+    ingress.full = False
+    answers = [await door.ask() for _ in range(5)]
+    assert {answer.status_code for answer in answers} == {200}
+    assert (ingress.asked, door.refused) == (6, 0)
+
+
+async def test_a_refusal_of_one_body_alone_is_not_repeated() -> None:
+    ingress = Ingress(pace=None)
+    door = Proxy(ingress)
+    await door.ask()
+    await door.ask()
+    assert (ingress.asked, door.refused) == (2, 0)
+
+
+async def test_other_paths_and_other_methods_are_asked_for() -> None:
+    ingress = Ingress(pace=(60.0, 60.0))
+    door = Proxy(ingress)
+    await door.ask(URL)
+    await door.ask("/predict")
+    await door.ask(URL, "GET")
+    assert (ingress.asked, door.refused) == (3, 0)
+
+
+async def test_a_page_of_another_origin_may_read_the_refusal() -> None:
+    ingress = Ingress(pace=(60.0, 60.0))
+    door = Proxy(ingress)
+    for _ in range(2):
+        assert "access-control-allow-origin" not in (await door.ask()).headers
+    for _ in range(2):
+        answer = await door.ask(origin="https://page.example")
+        assert answer.headers["access-control-allow-origin"] == "https://page.example"
+    assert (ingress.asked, door.refused) == (2, 2)
+
+
+async def test_made_up_origins_take_no_memory() -> None:
+    door = Proxy(Ingress(pace=(60.0, 60.0)))
+    for number in range(3 * MAX_REMEMBERED):
+        await door.ask(origin=f"https://{number}.example")
+    assert len(door.app._refusals) == MAX_REMEMBERED
+    door.now = 61.0
+    await door.ask()
+    assert len(door.app._refusals) == 1
+
+
+async def test_each_repeated_refusal_is_a_line_of_the_access_log(lines: list[str]) -> None:
+    door = Proxy(Ingress())
+    await door.ask()
+    assert lines == []
+    await door.ask(**{"x-request-id": "mine"})
+    [line] = lines
+    assert line.startswith(f"request_id=mine method=POST path={URL} status=429 ")
+
+
+async def test_serves_own_headers_do_not_come_through() -> None:
+    ingress = Ingress()
+    app = proxy.OwnHeadersMiddleware(ingress.app)
+    transport = httpx2.ASGITransport(app)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+        sent = {"X-Request-Timeout-Seconds": "0.1", "X-Request-Disconnect-Disabled": "1"}
+        await client.post(URL, headers={**sent, "x-other": "stays"})
+    assert ingress.headers["x-other"] == "stays"
+    assert not {name.lower() for name in sent} & set(ingress.headers)
+
+
+def test_the_lines_have_the_form_of_serves_own_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ray._common.formatters import JSONFormatter, TextFormatter
+
+    def handler(formatter: Any) -> logging.Handler:
+        writer = logging.StreamHandler()
+        writer.setFormatter(formatter)
+        return logging.handlers.MemoryHandler(1, target=writer)
+
+    serve_logger = logging.getLogger("ray.serve")
+    monkeypatch.setattr(serve_logger, "handlers", [handler(TextFormatter())])
+    assert proxy._log_format() == "text"
+    monkeypatch.setattr(serve_logger, "handlers", [handler(JSONFormatter())])
+    assert proxy._log_format() == "json"
