@@ -16,7 +16,7 @@ from deployments.metrics import ModelMetrics
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
-from engine.threads import cpu_threads, give_way
+from engine.threads import cpu_threads
 
 if TYPE_CHECKING:
     # at run time only where it is loaded: other replicas import this module, and need no torch
@@ -35,10 +35,6 @@ COMPILED = False
 CPU_LANES = 2
 """Batches beside one another on a busy CPU. The threads of one batch meet after each operation,
 so whatever else runs on a core holds up all of them; two batches do not wait for each other."""
-
-CPU_NICENESS = 5
-"""What computes on a CPU gives way to what answers: a refusal, a probe or a cached answer takes
-milliseconds, and would wait for a place among batches that fill every core."""
 
 SPEED_WEIGHT = 0.1
 """Weight of the newest batch in the running speed of a replica."""
@@ -70,14 +66,13 @@ def _batch_work(jobs: Sequence[_Job]) -> int:
     return sum(job.ticket.cost for job in jobs)
 
 
-def _worker(name: str, workers: int, threads: int, niceness: int) -> ThreadPoolExecutor:
+def _worker(name: str, workers: int, threads: int) -> ThreadPoolExecutor:
     """Threads that compute, each with `threads` OpenMP threads: a count of the calling thread."""
 
     def begin() -> None:
         import torch
 
         torch.set_num_threads(threads)
-        give_way(niceness)
 
     return ThreadPoolExecutor(workers, thread_name_prefix=name, initializer=begin)
 
@@ -123,13 +118,12 @@ class Model:
     def __init__(self, settings: ModelSettings) -> None:
         logger.setLevel(logging.INFO)
         threads = cpu_threads(settings.cpu_threads)
-        niceness = CPU_NICENESS if settings.device == "cpu" else 0
-        self._wide = _worker("model", 1, threads, niceness)
+        self._wide = _worker("model", 1, threads)
         # loading and warming up compute as well, and belong on that same thread: a second
         # thread that computed with many would have OpenMP threads of its own, more than cores
         self._engine = self._wide.submit(_load, settings).result()
         lanes = CPU_LANES if self._engine.device.type == "cpu" and threads >= CPU_LANES else 1
-        self._narrow = _worker("lane", lanes, threads // lanes, niceness)
+        self._narrow = _worker("lane", lanes, threads // lanes)
         # weights are packed for the CPU, or attention grouped for CUDA, without a compiler
         logger.info("encoder: %s on %s, not compiled", self._engine.dtype, self._engine.device)
         default = DEFAULT_BATCH_FRAMES[self._engine.device.type]

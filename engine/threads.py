@@ -1,8 +1,6 @@
-"""How many threads the encoder should use on a CPU, and how urgent they are."""
+"""How many threads the encoder should use on a CPU."""
 
 import os
-import sys
-import threading
 
 
 def cpu_threads(wanted: int) -> int:
@@ -16,14 +14,3 @@ def cpu_threads(wanted: int) -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def give_way(niceness: int) -> None:
-    """Let other threads go first, those of this process included.
-
-    For the calling thread and the OpenMP threads that it will start. On Linux only: elsewhere
-    a priority belongs to the whole process.
-    """
-    if niceness and sys.platform == "linux":
-        own = threading.get_native_id()
-        os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + niceness)
