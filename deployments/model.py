@@ -16,7 +16,7 @@ from deployments.metrics import ModelMetrics
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
-from engine.threads import cpu_threads
+from engine.threads import START_NICENESS, cpu_threads, give_way
 
 if TYPE_CHECKING:
     # at run time only where it is loaded: other replicas import this module, and need no torch
@@ -66,10 +66,11 @@ def _batch_work(jobs: Sequence[_Job]) -> int:
     return sum(job.ticket.cost for job in jobs)
 
 
-def _worker(name: str, workers: int, threads: int) -> ThreadPoolExecutor:
+def _worker(name: str, workers: int, threads: int, niceness: int = 0) -> ThreadPoolExecutor:
     """Threads that compute, each with `threads` OpenMP threads: a count of the calling thread."""
 
     def begin() -> None:
+        give_way(niceness)
         import torch
 
         torch.set_num_threads(threads)
@@ -118,24 +119,28 @@ class Model:
     def __init__(self, settings: ModelSettings) -> None:
         logger.setLevel(logging.INFO)
         threads = cpu_threads(settings.cpu_threads)
+        # on a GPU the threads of the driver would give way for good
+        niceness = START_NICENESS if settings.device == "cpu" else 0
+        # loading and warming up on one thread, which ends before others compute: a second thread
+        # that computed with many would have OpenMP threads of its own, more than cores
+        with _worker("start", 1, threads, niceness) as starter:
+            self._engine = starter.submit(_load, settings).result()
+            lanes = CPU_LANES if self._engine.device.type == "cpu" and threads >= CPU_LANES else 1
+            # weights are packed for the CPU, or attention grouped for CUDA, without a compiler
+            logger.info("encoder: %s on %s, not compiled", self._engine.dtype, self._engine.device)
+            default = DEFAULT_BATCH_FRAMES[self._engine.device.type]
+            self._max_batch_frames = settings.max_batch_frames or default
+            if lanes > 1:
+                with _worker("start-lane", lanes, threads // lanes, niceness) as narrow:
+                    _warm_up_lanes(self._engine, self._max_batch_frames, narrow, lanes)
+            self._speed = starter.submit(_warm_up, self._engine, self._max_batch_frames).result()
         self._wide = _worker("model", 1, threads)
-        # loading and warming up compute as well, and belong on that same thread: a second
-        # thread that computed with many would have OpenMP threads of its own, more than cores
-        self._engine = self._wide.submit(_load, settings).result()
-        lanes = CPU_LANES if self._engine.device.type == "cpu" and threads >= CPU_LANES else 1
         self._narrow = _worker("lane", lanes, threads // lanes)
-        # weights are packed for the CPU, or attention grouped for CUDA, without a compiler
-        logger.info("encoder: %s on %s, not compiled", self._engine.dtype, self._engine.device)
-        default = DEFAULT_BATCH_FRAMES[self._engine.device.type]
-        self._max_batch_frames = settings.max_batch_frames or default
         self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME, lanes)
         self._device_error: str | None = None
         self._metrics = ModelMetrics()
         self._held_samples = 0
         self._done_samples = 0
-        if lanes > 1:
-            _warm_up_lanes(self._engine, self._max_batch_frames, self._narrow, lanes)
-        self._speed = self._wide.submit(_warm_up, self._engine, self._max_batch_frames).result()
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Live limits: `max_batch_frames`."""

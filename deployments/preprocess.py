@@ -5,7 +5,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from time import perf_counter
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from ray import serve
@@ -14,6 +14,10 @@ from deployments.gate import Ticket, WorkGate
 from deployments.graph import SpeechRegions
 from deployments.wire import AudioPass, Floats, Preprocessed
 from engine.passes import MODEL_RATE
+from engine.threads import START_NICENESS, give_way
+
+if TYPE_CHECKING:
+    from engine.speech import SpeechDetector
 
 MAX_BATCH_KILOSAMPLES = 30_000
 """Thousands of samples resampled at once (about 10 minutes at 48 kHz): bounds the memory."""
@@ -42,27 +46,34 @@ def _batch_kilosamples(jobs: list[_Job]) -> int:
     return sum(job.ticket.cost for job in jobs)
 
 
+def _start(settings: PreprocessSettings) -> tuple[str, "SpeechDetector"]:
+    import torch
+
+    from engine.precision import choose_device
+    from engine.resample import resample
+    from engine.speech import SpeechDetector
+
+    # small kernels in two worker threads: more threads each only wait for one another
+    torch.set_num_threads(1)
+    device = str(choose_device(settings.device))
+    for rate in COMMON_RATES:
+        resample([np.zeros(rate, np.float32)], [rate], device)
+    return device, SpeechDetector()
+
+
 @serve.deployment
 class Preprocess:
     """Resampling and denoising on one worker thread, voice activity detection on another."""
 
     def __init__(self, settings: PreprocessSettings) -> None:
-        import torch
-
-        from engine.precision import choose_device
-        from engine.resample import resample
-        from engine.speech import SpeechDetector
-
-        # small kernels in two worker threads: more threads each only wait for one another
-        torch.set_num_threads(1)
-        self._device = str(choose_device(settings.device))
+        # on a GPU the threads of the driver would give way for good
+        niceness = START_NICENESS if settings.device == "cpu" else 0
+        with ThreadPoolExecutor(1, initializer=give_way, initargs=(niceness,)) as starter:
+            self._device, self._detector = starter.submit(_start, settings).result()
         self._gate = WorkGate(lambda: MAX_BATCH_KILOSAMPLES)
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="preprocess")
         # apart from the other worker, so that looking for speech goes on beside it
         self._listener = ThreadPoolExecutor(1, thread_name_prefix="speech")
-        self._detector = SpeechDetector()
-        for rate in COMMON_RATES:
-            resample([np.zeros(rate, np.float32)], [rate], self._device)
 
     async def run(self, audio: AudioPass, denoise: bool = False) -> Preprocessed:
         """Bring one pass to 16 kHz."""

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
 from engine.errors import EmotionError
+from serve_app.return_times import ReturnTimes
 
 
 @dataclass(slots=True)
@@ -47,8 +48,9 @@ class Admission:
 
     Attributes:
         max_requests, max_bytes: requests and body bytes in flight.
-        max_audio_seconds: audio in the graph. A request's first pass is refused beyond it, a
-            later one waits beyond half of it, and with nothing in the graph a pass of any
+        max_audio_seconds: audio in the graph. A request's first pass is refused beyond it. Later
+            passes may be half of it, and wait beyond that, whatever first passes are there: who
+            was let in is not to starve among those that come in. Where none is, one of any
             length may enter.
         approaching: audio files that are being decoded. Each is expected to be as long as first
             passes were lately, so that what will find no room is refused before its decoding.
@@ -66,10 +68,15 @@ class Admission:
     approaching: int = 0
     refused: int = 0
     clock: Callable[[], float] = time.monotonic
+    _return_times: ReturnTimes = field(init=False)
+    _later_seconds: float = 0.0
     _usual_seconds: float = 0.0
     _passes: int = 0
     _usual_stay: float = 0.0
     _waiting: deque[tuple[float, asyncio.Future[None]]] = field(default_factory=deque)
+
+    def __post_init__(self) -> None:
+        self._return_times = ReturnTimes(lambda: self.clock())
 
     @contextmanager
     def request(self, declared_bytes: int) -> Iterator[Reservation]:
@@ -150,21 +157,24 @@ class Admission:
             future = asyncio.get_running_loop().create_future()
             self._waiting.append((seconds, future))
             await future
+        later_seconds = 0.0 if first else seconds
         self.audio_seconds += seconds
+        self._later_seconds += later_seconds
         self._passes += 1
         since = self.clock()
         try:
             yield
         finally:
             self.audio_seconds -= seconds
+            self._later_seconds -= later_seconds
             self._passes -= 1
             self._usual_stay = _usual(self._usual_stay, self.clock() - since)
             self._wake()
 
     def _fits(self, seconds: float) -> bool:
         # long files fill half of the graph at most: the rest is for requests that come in
-        in_graph = self.audio_seconds
-        return in_graph < EMPTY_SECONDS or in_graph + seconds <= self.max_audio_seconds / 2
+        later = self._later_seconds
+        return later < EMPTY_SECONDS or later + seconds <= self.max_audio_seconds / 2
 
     def _wake(self) -> None:
         planned = 0.0
@@ -174,20 +184,28 @@ class Admission:
                 planned += seconds
                 future.set_result(None)
 
-    def _pace(self) -> tuple[float, float] | None:
-        """How often somebody finds room while the graph is full; None: nothing has left it yet."""
+    def _departures(self) -> float | None:
+        """Seconds from one pass that leaves the graph to the next; None: not known yet."""
         if not self._passes or not self._usual_stay:
             return None
         # Little's law: of n passes that stay for so long, one leaves every stay / n
-        departures = self._usual_stay / self._passes / self.ingress_replicas
-        return PACE_SHARE * departures, min(self._usual_stay / 2, PACE_SECONDS)
+        return self._usual_stay / self._passes
+
+    def _pace(self) -> tuple[float, float] | None:
+        """How often somebody finds room anywhere while the graph is full, and for how long so."""
+        interval = self._departures()
+        if interval is None:
+            return None
+        duration = min(self._usual_stay / 2, PACE_SECONDS)
+        return PACE_SHARE * interval / self.ingress_replicas, duration
 
     def _overloaded(
         self, held: str, limit: str, pace: tuple[float, float] | None = None
     ) -> EmotionError:
         self.refused += 1
         message = f"The server is busy: {held} in flight, the limit is {limit}."
-        return EmotionError("overloaded", message, retry_after=1.0, pace=pace)
+        retry_after = self._return_times.following(self._departures() or 0.0)
+        return EmotionError("overloaded", message, retry_after=retry_after, pace=pace)
 
 
 def _usual(before: float, newest: float) -> float:
@@ -205,4 +223,4 @@ PACE_SECONDS = 1.0
 """A refusal says at most so far ahead how often to look."""
 
 EMPTY_SECONDS = 1e-6
-"""Below this the graph is empty: sums of float seconds do not return to exactly zero."""
+"""Below this nothing is in the graph: sums of float seconds do not return to exactly zero."""

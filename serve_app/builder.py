@@ -54,6 +54,10 @@ DRAIN_SECONDS = 600.0
 """How long a replica that is told to stop may take over what it holds; without work it goes at
 once. Serve's default of 20 s cuts long files and, on a busy machine, short ones."""
 
+START_TRIES = 3
+"""Serve gives up on a version after so many starts that failed; its default is three for each
+replica, and each of them takes time on the cores from the version that serves."""
+
 ONE_MORE_PERCENT = 1
 """A roll starts one new replica before an old one goes (Serve rounds up). Its default is the
 other way round: one replica alone would leave a gap, and wrong weights would leave none."""
@@ -126,6 +130,7 @@ def _options(deployment: Any, **options: Any) -> Any:
         return deployment.options(
             health_check_period_s=HEALTH_CHECK_SECONDS,
             graceful_shutdown_timeout_s=DRAIN_SECONDS,
+            max_constructor_retry_count=START_TRIES,
             **options,
         )
 

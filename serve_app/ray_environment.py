@@ -24,6 +24,9 @@ REPLICA_ENVIRONMENT = {
     # nothing in the deployments blocks an event loop, so one loop for everything is enough
     "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
     "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    # what a replica said it holds is work of other ingresses as well, and nobody tells of its end:
+    # by default one model replica stood idle for 10 s while the other had all that waited
+    "RAY_SERVE_QUEUE_LENGTH_CACHE_TIMEOUT_S": "1",
 }
 """For the replicas of this application; part of it, wherever it runs."""
 

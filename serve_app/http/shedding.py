@@ -17,6 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serve_app.http.access_log import AccessLogMiddleware, LogFormat
 from serve_app.http.request_id import request_id
+from serve_app.return_times import ReturnTimes
 
 PACE = "x-overload-pace"
 """Header of a refusal that may be repeated, from ingress to proxy, which takes it off."""
@@ -24,7 +25,7 @@ PACE = "x-overload-pace"
 MAX_REMEMBERED = 64
 """Refusals kept, one for each path and origin; the origin is the caller's word."""
 
-_OWN_TO_EACH = (b"x-request-id", b"content-length")
+_OWN_TO_EACH = (b"x-request-id", b"content-length", b"retry-after")
 
 _Key = tuple[str, bytes]
 
@@ -32,6 +33,11 @@ _Key = tuple[str, bytes]
 def pace_header(interval: float, duration: float) -> str:
     """Value of `PACE`: for `duration` seconds, somebody finds room every `interval` seconds."""
     return f"{interval:.4f} {duration:.4f}"
+
+
+def retry_after(seconds: float) -> int:
+    """Value of `Retry-After`: whole seconds, and never at once."""
+    return max(1, round(seconds))
 
 
 @dataclass(slots=True)
@@ -73,6 +79,7 @@ class LoadSheddingMiddleware:
         self._refused = refused
         self._repeat = AccessLogMiddleware(self._answer, log_format)
         self._clock = clock
+        self._return_times = ReturnTimes(clock)
         self._refusals: dict[_Key, _Refusal] = {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,6 +149,7 @@ class LoadSheddingMiddleware:
             *refusal.headers,
             (b"content-length", b"%d" % len(body)),
             (b"x-request-id", own_id.encode("latin-1", "replace")),
+            (b"retry-after", b"%d" % retry_after(self._return_times.following(refusal.interval))),
         ]
         start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
         await send(start)

@@ -64,13 +64,43 @@ async def test_later_pass_waits_and_enters_in_order() -> None:
             entered.append(name)
             await asyncio.sleep(0.01)
 
-    async with house.audio(50, first=first(house)):
+    async with house.audio(20, first=None):
         tasks = [asyncio.create_task(later(*item)) for item in (("a", 30), ("b", 5))]
         await asyncio.sleep(0.02)
         assert entered == []  # b would fit, but a was there first
     await asyncio.gather(*tasks)
     assert entered == ["a", "b"]
     assert house.audio_seconds == pytest.approx(0)
+
+
+async def test_later_passes_do_not_starve_among_first_ones() -> None:
+    house = admission(max_audio_seconds=60.0)
+    async with asyncio.timeout(1), house.audio(59, first=first(house)), house.audio(30, first=None):
+        # nor is there more room for others because of them
+        with pytest.raises(EmotionError, match=r"89\.0 s of audio"):
+            house.check_graph()
+
+
+async def test_a_crowd_is_told_to_come_one_after_another() -> None:
+    now = [0.0]
+    house = admission(clock=lambda: now[0])  # type: ignore[arg-type]
+
+    def told() -> float:
+        with pytest.raises(EmotionError) as refused:
+            house.check_graph()
+        assert refused.value.retry_after is not None
+        return refused.value.retry_after
+
+    async with house.audio(60, first=first(house)):
+        assert told() == 1.0  # how often somebody leaves is not known yet
+        now[0] += 2.0
+    async with house.audio(60, first=first(house)):
+        # a place every two seconds
+        assert [told() for _ in range(6)] == pytest.approx([2, 4, 6, 8, 10, 10])
+        now[0] += 5.0
+        assert told() == pytest.approx(7.0)
+        now[0] += 100.0
+        assert told() == pytest.approx(2.0)
 
 
 async def test_cancelled_waiter_blocks_nobody() -> None:
@@ -80,7 +110,7 @@ async def test_cancelled_waiter_blocks_nobody() -> None:
         async with house.audio(8, first=None):
             pass
 
-    async with house.audio(9, first=first(house)):
+    async with house.audio(9, first=None):
         gone, stays = asyncio.create_task(later()), asyncio.create_task(later())
         await asyncio.sleep(0)
         gone.cancel()

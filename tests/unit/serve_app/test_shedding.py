@@ -96,6 +96,13 @@ async def test_a_refusal_is_repeated_as_it_was_under_an_id_of_its_own() -> None:
     assert third.json()["request_id"] == third.headers["x-request-id"] != "mine"
 
 
+async def test_refused_callers_come_again_one_after_another() -> None:
+    door = Proxy(Ingress(pace=(2.0, 60.0)))
+    await door.ask()
+    said = [(await door.ask()).headers.get_list("retry-after") for _ in range(6)]
+    assert said == [["2"], ["4"], ["6"], ["8"], ["10"], ["10"]]
+
+
 async def test_nobody_sees_the_mark() -> None:
     door = Proxy(Ingress())
     for _ in range(2):
