@@ -37,8 +37,6 @@ class EmotionError(Exception):
         message: the sentence shown to the caller; never a path, trace or library name.
         details: structured hints, for example which parameter was refused.
         retry_after: seconds after which another try makes sense (`overloaded` only).
-        pace: (interval, duration) in seconds: for the duration, one caller in each interval has a
-            chance, and the others may be told the same at once (`overloaded` only).
     """
 
     def __init__(
@@ -47,16 +45,14 @@ class EmotionError(Exception):
         message: str,
         details: list[dict[str, Any]] | None = None,
         retry_after: float | None = None,
-        pace: tuple[float, float] | None = None,
     ) -> None:
         if error_type not in STATUS:
             raise ValueError(f"{error_type!r} is not in the error table")
-        super().__init__(error_type, message, details, retry_after, pace)
+        super().__init__(error_type, message, details, retry_after)
         self.error_type = error_type
         self.message = message
         self.details = details
         self.retry_after = retry_after
-        self.pace = pace
 
     @property
     def status(self) -> int:

@@ -6,9 +6,17 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from engine.errors import EmotionError
 from serve_app.return_times import ReturnTimes
+
+
+class Pace(NamedTuple):
+    """For `duration` seconds, somebody finds room every `interval` seconds."""
+
+    interval: float
+    duration: float
 
 
 @dataclass(slots=True)
@@ -52,8 +60,10 @@ class Admission:
             passes may be half of it, and wait beyond that, whatever first passes are there: who
             was let in is not to starve among those that come in. Where none is, one of any
             length may enter.
-        approaching: audio files that are being decoded. Each is expected to be as long as first
-            passes were lately, so that what will find no room is refused before its decoding.
+        reading: requests whose bodies are coming in.
+        approaching: audio files that are being decoded. Each of both is expected to be as long as
+            first passes were lately, so that what will find no room is refused before its body is
+            read, or before its decoding.
         ingress_replicas: how many share the callers.
         clock: seconds, rising.
     """
@@ -65,6 +75,7 @@ class Admission:
     requests: int = 0
     bytes_held: int = 0
     audio_seconds: float = 0.0
+    reading: int = 0
     approaching: int = 0
     refused: int = 0
     clock: Callable[[], float] = time.monotonic
@@ -87,7 +98,7 @@ class Admission:
         """
         if self.requests >= self.max_requests:
             held, limit = f"{self.requests} requests", f"{self.max_requests} requests"
-            raise self._overloaded(held, limit, self._pace())
+            raise self._overloaded(held, limit)
         self._check_room()
         reservation = Reservation(self)
         self.requests += 1
@@ -105,6 +116,15 @@ class Admission:
             held = f"{self.bytes_held} bytes of bodies"
             raise self._overloaded(held, f"{self.max_bytes} bytes")
         self.bytes_held += max(0, count)
+
+    @contextmanager
+    def read(self) -> Iterator[None]:
+        """Count a request while its body comes in."""
+        self.reading += 1
+        try:
+            yield
+        finally:
+            self.reading -= 1
 
     @contextmanager
     def approach(self) -> Iterator[Approach]:
@@ -133,14 +153,20 @@ class Admission:
 
     def _check_room(self) -> None:
         """Refuse early what would find the graph full."""
-        # half at most by expectation: what comes next may be shorter than what came lately
-        expected = min(self.approaching * self._usual_seconds, self.max_audio_seconds / 2)
-        self._check(self.audio_seconds + expected)
+        self._check(self._expected_seconds())
+
+    def _expected_seconds(self) -> float:
+        """Audio in the graph and on its way there."""
+        # half at most by expectation: what comes next may be shorter than what came lately, and
+        # a body may take as long as its caller pleases
+        coming = (self.reading + self.approaching) * self._usual_seconds
+        expected = min(coming, self.max_audio_seconds / 2)
+        return self.audio_seconds + expected
 
     def _check(self, seconds: float) -> None:
         if seconds >= self.max_audio_seconds:
             held = f"{seconds:.1f} s of audio"
-            raise self._overloaded(held, f"{self.max_audio_seconds:g} s", self._pace())
+            raise self._overloaded(held, f"{self.max_audio_seconds:g} s")
 
     @asynccontextmanager
     async def audio(self, seconds: float, first: Approach | None) -> AsyncIterator[None]:
@@ -191,21 +217,25 @@ class Admission:
         # Little's law: of n passes that stay for so long, one leaves every stay / n
         return self._usual_stay / self._passes
 
-    def _pace(self) -> tuple[float, float] | None:
-        """How often somebody finds room anywhere while the graph is full, and for how long so."""
-        interval = self._departures()
-        if interval is None:
-            return None
-        duration = min(self._usual_stay / 2, PACE_SECONDS)
-        return PACE_SHARE * interval / self.ingress_replicas, duration
+    def pace(self) -> Pace | None:
+        """How often somebody finds room anywhere; None: nobody needs to be turned away for that.
 
-    def _overloaded(
-        self, held: str, limit: str, pace: tuple[float, float] | None = None
-    ) -> EmotionError:
+        Callers who come so often keep the graph nearly full: where it is less than that, somewhat
+        more of them than passes leave, and fewer where it is more.
+        """
+        interval = self._departures()
+        audio = self._expected_seconds() / self.max_audio_seconds
+        fullness = max(audio, self.requests / self.max_requests)
+        if interval is None or fullness < PACED_FROM:
+            return None
+        interval *= fullness / PACED_TOWARDS / self.ingress_replicas
+        return Pace(interval, min(self._usual_stay / 2, PACE_SECONDS))
+
+    def _overloaded(self, held: str, limit: str) -> EmotionError:
         self.refused += 1
         message = f"The server is busy: {held} in flight, the limit is {limit}."
         retry_after = self._return_times.following(self._departures() or 0.0)
-        return EmotionError("overloaded", message, retry_after=retry_after, pace=pace)
+        return EmotionError("overloaded", message, retry_after=retry_after)
 
 
 def _usual(before: float, newest: float) -> float:
@@ -216,11 +246,13 @@ def _usual(before: float, newest: float) -> float:
 USUAL_WEIGHT = 0.1
 """Weight of the newest pass in what is expected of the next ones."""
 
-PACE_SHARE = 0.9
-"""Callers are let in to look somewhat faster than passes leave, so that the graph stays full."""
+PACED_FROM = 0.8
+PACED_TOWARDS = 0.95
+"""How full the graph is to be, as a share of its limit, while more come than it can take: less and
+it has nothing to do now and then, more and callers are refused here, at some cost."""
 
 PACE_SECONDS = 1.0
-"""A refusal says at most so far ahead how often to look."""
+"""A pace is given at most so far ahead."""
 
 EMPTY_SECONDS = 1e-6
 """Below this nothing is in the graph: sums of float seconds do not return to exactly zero."""

@@ -15,6 +15,7 @@ from serve_app.http.errors import install_error_handlers
 from serve_app.http.health import health_router
 from serve_app.http.keys import keys_from
 from serve_app.http.models import models_router
+from serve_app.http.pace import PaceMiddleware
 
 if TYPE_CHECKING:
     from serve_app.service import EmotionService
@@ -41,6 +42,7 @@ def build_http(service: "EmotionService") -> FastAPI:
     keys = keys_from(settings.api_keys_file, os.environ)
     # the last one added is the first to see a request
     app.add_middleware(ApiKeyMiddleware, keys=keys)
+    app.add_middleware(PaceMiddleware, pace=service.admission.pace)
     if options := cors_options(settings.cors_origins):
         app.add_middleware(CORSMiddleware, **options)
     app.add_middleware(AccessLogMiddleware, log_format=settings.log_format)

@@ -62,9 +62,10 @@ class _Calls:
             except EmotionError as error:
                 service.metrics.answers.inc(tags={"result": error.error_type})
                 raise
-            audio = await read_audio_request(
-                request, settings.max_body_bytes, settings.max_files, reservation.cover
-            )
+            with service.admission.read():
+                audio = await read_audio_request(
+                    request, settings.max_body_bytes, settings.max_files, reservation.cover
+                )
             held.callback(close_bodies, audio.bodies)
             response = await shape(audio, request, timings)
             if isinstance(response, EventStream):

@@ -8,7 +8,7 @@ from starlette.exceptions import HTTPException
 
 from engine.errors import EmotionError
 from serve_app.http.request_id import request_id
-from serve_app.http.shedding import PACE, pace_header, retry_after
+from serve_app.http.shedding import retry_after
 from serve_app.results import error_object, to_json
 
 logger = logging.getLogger("ray.serve")
@@ -47,8 +47,6 @@ def error_response(
     headers = headers or {}
     if error.error_type == "overloaded":
         headers["Retry-After"] = str(retry_after(error.retry_after or 0.0))
-    if error.pace is not None:
-        headers[PACE] = pace_header(*error.pace)
     if error.error_type == "unauthorized":
         headers["WWW-Authenticate"] = "Bearer"
     return Response(

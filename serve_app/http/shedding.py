@@ -1,9 +1,9 @@
 """Load shedding: what the ingress has just refused, the proxy before it refuses by itself.
 
 Under overload most requests are refused, and each refusal costs the way through Serve's proxy to
-the ingress and back, on the CPUs that the others need. So a refusal of the ingress says how often
-somebody will find room in the near future; for so many the proxy passes the next requests on, and
-to the others it repeats the refusal.
+the ingress and back, on the CPUs that the others need. So the answers of a busy ingress say how
+often somebody will find room in the near future (`serve_app.http.pace`); once it has refused, so
+many are passed on, and to the others the proxy repeats the refusal.
 """
 
 import time
@@ -12,27 +12,23 @@ from dataclasses import dataclass
 
 import orjson
 from fastapi import Request
-from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from engine.errors import STATUS
+from serve_app.admission import Pace
 from serve_app.http.access_log import AccessLogMiddleware, LogFormat
+from serve_app.http.pace import take_pace
 from serve_app.http.request_id import request_id
 from serve_app.return_times import ReturnTimes
-
-PACE = "x-overload-pace"
-"""Header of a refusal that may be repeated, from ingress to proxy, which takes it off."""
 
 MAX_REMEMBERED = 64
 """Refusals kept, one for each path and origin; the origin is the caller's word."""
 
+OVERLOADED = STATUS["overloaded"]
+
 _OWN_TO_EACH = (b"x-request-id", b"content-length", b"retry-after")
 
 _Key = tuple[str, bytes]
-
-
-def pace_header(interval: float, duration: float) -> str:
-    """Value of `PACE`: for `duration` seconds, somebody finds room every `interval` seconds."""
-    return f"{interval:.4f} {duration:.4f}"
 
 
 def retry_after(seconds: float) -> int:
@@ -45,17 +41,31 @@ class _Refusal:
     """A refusal as the ingress wrote it, to be repeated under other request ids.
 
     Attributes:
-        interval: seconds from one request that is passed on to the next.
+        pace: how many are passed on.
         following: when the next one is passed on.
         until: when all are passed on again.
     """
 
-    interval: float
+    pace: Pace
     following: float
     until: float
     status: int
     headers: list[tuple[bytes, bytes]]
     body: bytes = b""
+
+    def keep_to(self, pace: Pace, now: float) -> None:
+        """The ingress is still busy."""
+        self.pace = pace
+        self.until = now + pace.duration
+        self.following = min(self.following, now + pace.interval)
+
+    def pass_on(self, now: float) -> bool:
+        """Whether this one is passed on."""
+        if now < self.following:
+            return False
+        # late by less than an interval is made good, or callers at odd times would be too few
+        self.following = max(self.following, now - self.pace.interval) + self.pace.interval
+        return True
 
 
 class LoadSheddingMiddleware:
@@ -99,19 +109,16 @@ class LoadSheddingMiddleware:
         if now >= refusal.until:
             del self._refusals[key]
             return False
-        if now >= refusal.following:
-            refusal.following = now + refusal.interval
-            return False
-        return True
+        return not refusal.pass_on(now)
 
     def _listening(self, key: _Key, send: Send) -> Send:
-        """`send` that remembers a marked refusal on its way out."""
+        """`send` that hears the pace, and remembers a refusal, on their way out."""
         refusal: _Refusal | None = None
 
         async def passed_on(message: Message) -> None:
             nonlocal refusal
             if message["type"] == "http.response.start":
-                refusal = self._take_pace(message)
+                refusal = self._hear(key, message)
             elif refusal is not None and message["type"] == "http.response.body":
                 refusal.body += message.get("body", b"")
                 if not message.get("more_body", False):
@@ -120,17 +127,19 @@ class LoadSheddingMiddleware:
 
         return passed_on
 
-    def _take_pace(self, message: Message) -> _Refusal | None:
-        headers = MutableHeaders(raw=list(message.get("headers", ())))
-        pace = headers.get(PACE)
+    def _hear(self, key: _Key, message: Message) -> _Refusal | None:
+        """A refusal that may be repeated; None: this is none."""
+        pace, now = take_pace(message), self._clock()
         if pace is None:
             return None
-        del headers[PACE]
-        message["headers"] = headers.raw
-        interval, duration = (float(number) for number in pace.split())
-        now = self._clock()
-        kept = [pair for pair in headers.raw if pair[0].lower() not in _OWN_TO_EACH]
-        return _Refusal(interval, now + interval, now + duration, message["status"], kept)
+        known = self._refusals.get(key)
+        if known is not None:
+            known.keep_to(pace, now)
+        if message["status"] != OVERLOADED:
+            return None
+        following = now + pace.interval if known is None else known.following
+        kept = [pair for pair in message["headers"] if pair[0].lower() not in _OWN_TO_EACH]
+        return _Refusal(pace, following, now + pace.duration, message["status"], kept)
 
     def _remember(self, key: _Key, refusal: _Refusal) -> None:
         now = self._clock()
@@ -149,7 +158,10 @@ class LoadSheddingMiddleware:
             *refusal.headers,
             (b"content-length", b"%d" % len(body)),
             (b"x-request-id", own_id.encode("latin-1", "replace")),
-            (b"retry-after", b"%d" % retry_after(self._return_times.following(refusal.interval))),
+            (
+                b"retry-after",
+                b"%d" % retry_after(self._return_times.following(refusal.pace.interval)),
+            ),
         ]
         start = {"type": "http.response.start", "status": refusal.status, "headers": headers}
         await send(start)

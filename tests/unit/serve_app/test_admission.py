@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from engine.errors import EmotionError
-from serve_app.admission import PACE_SHARE, Admission, Approach
+from serve_app.admission import PACED_TOWARDS, Admission, Approach
 
 
 def admission(**limits: float) -> Admission:
@@ -148,32 +148,59 @@ def test_refusal_leaves_no_count_behind() -> None:
     assert (house.requests, house.bytes_held, house.refused) == (0, 0, 1)
 
 
-async def test_a_refusal_says_how_often_somebody_finds_room() -> None:
-    now = [0.0]
-    house = Admission(10, 1_000, 60.0, ingress_replicas=2, clock=lambda: now[0])
+async def test_a_body_on_its_way_counts_as_well() -> None:
+    house = admission(max_audio_seconds=60.0)
+    async with house.audio(30, first=first(house)):
+        pass
+    async with house.audio(35, first=first(house)):
+        with house.read(), pytest.raises(EmotionError, match=r"65\.0 s"), house.request(10):
+            pass
+        with house.request(10):
+            pass
+    # but whoever takes his time with it keeps nobody out
+    with house.read(), house.read(), house.read(), house.request(10):
+        pass
+    assert house.reading == 0
 
-    async def refusal(passes: int) -> EmotionError:
-        """Of a graph that is full of so many passes, each of which stays for a second."""
+
+async def test_the_pace_keeps_the_graph_nearly_full() -> None:
+    now = [0.0]
+    house = Admission(10, 1_000, 100.0, ingress_replicas=2, clock=lambda: now[0])
+
+    async def pace(seconds: float, passes: int = 4) -> tuple[float, float] | None:
+        """With so many passes of one second's stay in the graph, so long together."""
         async with AsyncExitStack() as graph:
             for _ in range(passes):
-                await graph.enter_async_context(house.audio(60 / passes, first=first(house)))
-            with pytest.raises(EmotionError) as refused:
-                house.check_graph()
+                await graph.enter_async_context(house.audio(seconds / passes, first=first(house)))
+            found = house.pace()
             now[0] += 1.0
-        return refused.value
+        return found
 
-    assert (await refusal(1)).pace is None  # nothing has left it yet, so nobody knows
+    assert await pace(100) is None  # nothing has left it yet, so nobody knows
+    assert await pace(79) is None
     # two ingress replicas, each of which lets one pass out every quarter of a second
-    assert (await refusal(4)).pace == pytest.approx((PACE_SHARE / 8, 0.5))
+    assert await pace(100 * PACED_TOWARDS) == pytest.approx((1 / 8, 0.5))
+    assert await pace(80) == pytest.approx((0.8 / PACED_TOWARDS / 8, 0.5))
+    assert await pace(110) == pytest.approx((1.1 / PACED_TOWARDS / 8, 0.5))
     house.clock = lambda: 100 * now[0]
-    await refusal(1)
-    assert (await refusal(1)).pace[1] == 1.0  # type: ignore[index]
+    await pace(1)
+    assert (await pace(100))[1] == 1.0  # type: ignore[index]
+
+
+async def test_as_many_requests_as_may_be_there_are_full_as_well() -> None:
+    house = admission(max_requests=2)
+    async with house.audio(1, first=first(house)):
+        await asyncio.sleep(0.01)
+    async with house.audio(1, first=first(house)):
+        with house.request(10):
+            assert house.pace() is None
+            with house.request(10):
+                assert house.pace() is not None
 
 
 async def test_too_many_bytes_are_one_bodys_matter() -> None:
     house = admission(max_bytes=100)
     async with house.audio(1, first=first(house)):
-        pass
-    with house.request(90), pytest.raises(EmotionError) as refusal, house.request(20):
-        pass
-    assert refusal.value.pace is None
+        with house.request(90), pytest.raises(EmotionError), house.request(20):
+            pass
+        assert house.pace() is None

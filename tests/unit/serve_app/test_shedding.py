@@ -13,10 +13,12 @@ from fastapi.responses import Response
 from starlette.middleware.cors import CORSMiddleware
 
 from engine.errors import EmotionError
+from serve_app.admission import Pace
 from serve_app.http import proxy
 from serve_app.http.access_log import LogFormat
 from serve_app.http.errors import error_response
-from serve_app.http.shedding import MAX_REMEMBERED, PACE, LoadSheddingMiddleware
+from serve_app.http.pace import HEADER, PaceMiddleware
+from serve_app.http.shedding import MAX_REMEMBERED, LoadSheddingMiddleware
 
 URL = "/v1/audio/emotions"
 
@@ -25,13 +27,14 @@ class Ingress:
     """An ingress that is full; counts who comes to ask, and what they brought."""
 
     def __init__(self, pace: tuple[float, float] | None = (0.1, 1.0)) -> None:
-        self.pace = pace
+        self.pace = pace and Pace(*pace)
         self.asked = 0
         self.full = True
         self.came = asyncio.Event()
         self.waits: asyncio.Event | None = None
         self.headers: dict[str, str] = {}
         self.app = FastAPI()
+        self.app.add_middleware(PaceMiddleware, pace=lambda: self.pace)
         self.app.add_middleware(CORSMiddleware, allow_origins=["https://page.example"])
         self.app.add_api_route("/{path:path}", self.answer, methods=["GET", "POST"])
 
@@ -43,12 +46,8 @@ class Ingress:
             await self.waits.wait()
         if not self.full:
             return Response()
-        error = EmotionError(
-            "overloaded",
-            f"The server is busy: {self.asked} s.",
-            retry_after=1.0,
-            pace=self.pace,
-        )
+        message = f"The server is busy: {self.asked} s."
+        error = EmotionError("overloaded", message, retry_after=1.0)
         return error_response(error, request)
 
 
@@ -103,20 +102,63 @@ async def test_refused_callers_come_again_one_after_another() -> None:
     assert said == [["2"], ["4"], ["6"], ["8"], ["10"], ["10"]]
 
 
-async def test_nobody_sees_the_mark() -> None:
-    door = Proxy(Ingress())
+@pytest.mark.parametrize("full", [True, False])
+async def test_nobody_sees_the_mark(full: bool) -> None:
+    ingress = Ingress()
+    ingress.full = full
+    door = Proxy(ingress)
     for _ in range(2):
-        assert PACE not in (await door.ask()).headers
+        assert HEADER not in (await door.ask()).headers
+    assert ingress.asked == (1 if full else 2)
 
 
 async def test_one_in_each_interval_is_passed_on() -> None:
     ingress = Ingress(pace=(0.1, 1.0))
     door = Proxy(ingress)
     said = []
-    for door.now in (0.0, 0.05, 0.09, 0.11, 0.12, 0.2, 0.22):
+    for door.now in (0.0, 0.05, 0.09, 0.11, 0.12, 0.19, 0.22):
         said.append((await door.ask()).json()["error"][-4:])
     assert said == ["1 s.", "1 s.", "1 s.", "2 s.", "2 s.", "2 s.", "3 s."]
     assert (ingress.asked, door.refused) == (3, 4)
+
+
+async def test_who_comes_late_does_not_put_off_the_next_ones() -> None:
+    ingress = Ingress(pace=(0.1, 60.0))
+    door = Proxy(ingress)
+    for number in range(1, 61):  # never when somebody is due
+        door.now = 0.07 * number
+        await door.ask()
+    assert ingress.asked == 42  # in 4.2 seconds
+    # but nobody has saved up for a crowd
+    door.now += 10.0
+    for _ in range(10):
+        await door.ask()
+    assert ingress.asked == 44
+
+
+async def test_while_answers_say_so_the_pace_is_kept() -> None:
+    ingress = Ingress(pace=(0.1, 0.5))
+    door = Proxy(ingress)
+    await door.ask()
+    ingress.full = False  # room for one now and then
+    statuses = []
+    for number in range(1, 42):
+        door.now = 0.07 * number
+        statuses.append((await door.ask()).status_code)
+    assert statuses.count(200) == 28  # in 2.87 seconds
+    # a new pace holds at once, and the refusal is the newest one
+    ingress.pace, ingress.full = Pace(0.001, 0.5), True
+    door.now += 0.1
+    newest = (await door.ask()).json()["error"]
+    assert (await door.ask()).json()["error"] == newest
+    ingress.full = False
+    for _ in range(5):
+        door.now += 0.001
+        assert (await door.ask()).status_code == 200
+    # and without one, all may come when the last one has run out
+    ingress.pace = None
+    door.now += 0.5
+    assert [(await door.ask()).status_code for _ in range(5)] == [200] * 5
 
 
 async def test_the_next_one_is_passed_on_alone_while_its_answer_is_on_its_way() -> None:
