@@ -17,6 +17,7 @@ from engine.errors import EmotionError
 from engine.hub import load_model
 from engine.labels import used_columns
 from engine.linear import pack_layers
+from engine.memory import keep_large_blocks
 from engine.passes import MODEL_RATE, TAIL_SECONDS, pass_bounds
 from engine.precision import choose_device, choose_dtype
 
@@ -83,6 +84,8 @@ class Engine:
             ModelError: the model, device or dtype cannot be used; one line says why.
         """
         chosen = choose_device(device)
+        if chosen.type == "cpu":
+            keep_large_blocks()
         prepared = load_model(model)
         return cls(
             prepared.checkpoint,

@@ -4,6 +4,8 @@ Each value is set where only those read it whom it is for: a router on the calle
 one, would take from every other job on the cluster the handle calls that are not asynchronous.
 """
 
+from engine import memory
+
 MAX_MESSAGE = {"RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1)}
 """An answer with the embeddings of many frames is more than gRPC's default of 4 MB."""
 
@@ -13,11 +15,9 @@ keep (measured after two bodies of 109 MiB: the ingress holds 191 instead of 86 
 
 LARGE_BLOCKS_STAY = {
     "MALLOC_ARENA_MAX": "8",
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),
-    "MALLOC_TRIM_THRESHOLD_": str(2**26),
+    **{name: str(value) for name, (_, value) in memory.SETTINGS.items()},
 }
-"""The opposite, for whoever needs the same blocks again for each clip (measured: without it, where
-a node returns large blocks, an encoder takes 1.3 times as long)."""
+"""The opposite, for whoever needs the same blocks again for each clip."""
 
 REPLICA_ENVIRONMENT = {
     **MAX_MESSAGE,

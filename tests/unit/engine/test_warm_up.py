@@ -19,7 +19,7 @@ from engine.engine import Engine
 from engine.warm_up import warm_up
 
 torch.set_num_threads(2)
-engine = Engine.load(sys.argv[1], "cpu", "float32")
+engine = Engine.load(sys.argv[1], "cpu", sys.argv[2])
 for _ in warm_up(engine, 1500):
     pass
 print("ready", flush=True)
@@ -28,9 +28,12 @@ for lengths in ([400], [21_013], [57_855], [80_413, 31_532], [48_000] * 9, [480_
 """
 
 
-def test_no_kernel_is_made_after_the_warm_up(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_no_kernel_is_made_after_the_warm_up(
+    tiny: Path, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
     monkeypatch.setenv("ONEDNN_VERBOSE", "profile_create")
-    command = [sys.executable, "-c", COUNT_KERNELS, str(tiny)]
+    command = [sys.executable, "-c", COUNT_KERNELS, str(tiny), dtype]
     log = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     before, after = log.split("ready\n")
     made = "primitive,create:cache_miss"
