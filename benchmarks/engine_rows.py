@@ -12,7 +12,7 @@ from benchmarks.floors import flop, matrix_rate
 from benchmarks.hearing import hear
 from benchmarks.plan import Plan
 from benchmarks.processes import peak_memory_bytes
-from benchmarks.reference import load_reference
+from benchmarks.reference import reference_process
 from benchmarks.report import Budget, Row, Section, absent
 from benchmarks.statistics import figure, interleaved, seconds_of
 from engine.engine import Engine
@@ -30,10 +30,6 @@ GPU_LATENCY = Budget(8.0, at_most=True, unit="ms")
 def measure_headline(plan: Plan) -> Section:
     """Engine and FunASR on the same checkpoint, taking turns with the products they are made of."""
     engine = Engine.load(plan.prepared(plan.headline))
-    threads = torch.get_num_threads()
-    reference = load_reference(plan.checkpoint(plan.headline), threads)
-    # FunASR sets the process's threads as it loads
-    torch.set_num_threads(threads)
     wave = clip(TEN)
     body = wav(wave)
     dtypes = {engine.dtype, torch.float32, torch.bfloat16}
@@ -42,15 +38,17 @@ def measure_headline(plan: Plan) -> Section:
     def measure_rate(dtype: torch.dtype) -> None:
         rates[dtype].append(matrix_rate(engine.device, dtype, runs=4))
 
-    times = interleaved(
-        {
-            "engine": lambda: hear(engine, body),
-            "products": lambda: measure_rate(engine.dtype),
-            "funasr": lambda: reference(wave),
-            **{str(dtype): partial(measure_rate, dtype) for dtype in dtypes - {engine.dtype}},
-        },
-        plan.rounds,
-    )
+    checkpoint = plan.checkpoint(plan.headline)
+    with reference_process(checkpoint, torch.get_num_threads()) as reference:
+        times = interleaved(
+            {
+                "engine": lambda: hear(engine, body),
+                "products": lambda: measure_rate(engine.dtype),
+                "funasr": lambda: reference(wave),
+                **{str(dtype): partial(measure_rate, dtype) for dtype in dtypes - {engine.dtype}},
+            },
+            plan.rounds,
+        )
     middle = {_name(dtype): median(values) for dtype, values in rates.items()}
     work = flop(engine.config, samples_of(TEN))
     section = Section(
@@ -111,16 +109,17 @@ def _headline_rows(
 
 
 def headline_note(ceiling: float) -> str:
-    """Why five times FunASR cannot be reached where the products alone take too long.
+    """How far from FunASR any engine could get, for the products alone take their time.
 
     Args:
         ceiling: FunASR's time over that of the clip's matrix products alone.
     """
+    bound = f"the matrix products alone bound any engine to {ceiling:.1f}× funasr"
     if ceiling >= FIVE_TIMES.limit:
-        return ""
+        return bound
     return (
-        f"out of reach on this CPU: the matrix products alone bound any engine to {ceiling:.1f}× "
-        "funasr, whose own products run at the same rate. The budget was made where bfloat16 "
+        f"out of reach on this CPU: {bound}, whose own products run at the same rate. The budget "
+        "was made where bfloat16 "
         "products are 5 times as fast as float32 ones (AMX)."
     )
 

@@ -5,13 +5,36 @@ import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
 from benchmarks.clips import Samples
 
+Generate = Callable[[Samples], dict[str, Any]]
 
-def load_reference(directory: Path, threads: int) -> Callable[[Samples], dict[str, Any]]:
+
+@contextlib.contextmanager
+def reference_process(directory: Path, threads: int) -> Iterator[Generate]:
+    """`load_reference` in a process of its own: what either does to its process is its own."""
+    with ProcessPoolExecutor(1, get_context("spawn"), _start, (directory, threads)) as pool:
+        yield lambda wave: pool.submit(_generate, wave).result()
+
+
+_generate_here: Generate
+
+
+def _start(directory: Path, threads: int) -> None:
+    global _generate_here
+    _generate_here = load_reference(directory, threads)
+
+
+def _generate(wave: Samples) -> dict[str, Any]:
+    return _generate_here(wave)
+
+
+def load_reference(directory: Path, threads: int) -> Generate:
     """`AutoModel.generate` on a checkpoint, float32 on the CPU, with `threads` threads.
 
     FunASR prints, warns and sets up logging as it goes: all of it is kept to itself.
