@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+from pathlib import Path
 
 LARGEST_KEPT_BLOCK = 2**25
 MOST_KEPT = 2**26
@@ -17,11 +18,20 @@ SETTINGS = {
 
 
 def keep_large_blocks() -> None:
-    """Keep them, for the whole process; what the environment says comes first.
+    """Keep them, for the whole process; what the environment said at its start comes first.
 
     Nothing happens where the C library is not glibc.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
+    told = _environment_at_start()
     for name, (parameter, value) in SETTINGS.items():
-        if mallopt is not None and name not in os.environ:
+        if mallopt is not None and f"{name}=" not in told:
             mallopt(parameter, value)
+
+
+def _environment_at_start() -> str:
+    # what glibc has read; `os.environ` may hold what was set since, for other processes
+    try:
+        return Path("/proc/self/environ").read_text("utf-8", "replace")
+    except OSError:
+        return ""
