@@ -12,7 +12,9 @@ HEADER = "x-overload-pace"
 
 
 class PaceMiddleware:
-    """Writes the pace of the moment on every answer, so that the proxies keep to it.
+    """Writes the pace of the moment on the answer to every POST, so that the proxies keep to it.
+
+    They leave other methods alone, and would let the header through to the caller.
 
     Args:
         app: the routes.
@@ -24,12 +26,16 @@ class PaceMiddleware:
         self._pace = pace
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+
         async def with_pace(message: Message) -> None:
             if message["type"] == "http.response.start" and (pace := self._pace()) is not None:
                 MutableHeaders(scope=message)[HEADER] = f"{pace.interval:.4f} {pace.duration:.4f}"
             await send(message)
 
-        await self._app(scope, receive, with_pace if scope["type"] == "http" else send)
+        await self._app(scope, receive, with_pace)
 
 
 def take_pace(message: Message) -> Pace | None:

@@ -110,6 +110,7 @@ async def test_nobody_sees_the_mark(full: bool) -> None:
     for _ in range(2):
         assert HEADER not in (await door.ask()).headers
     assert ingress.asked == (1 if full else 2)
+    assert HEADER not in (await door.ask("/health", "GET")).headers
 
 
 async def test_one_in_each_interval_is_passed_on() -> None:
