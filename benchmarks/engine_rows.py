@@ -119,8 +119,7 @@ def headline_note(ceiling: float) -> str:
         return bound
     return (
         f"out of reach on this CPU: {bound}, whose own products run at the same rate. The budget "
-        "was made where bfloat16 "
-        "products are 5 times as fast as float32 ones (AMX)."
+        "was made where bfloat16 products are 5 times as fast as float32 ones (AMX)."
     )
 
 

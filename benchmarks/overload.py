@@ -10,11 +10,9 @@ before and after.
 import argparse
 import asyncio
 import contextlib
-import signal
-import subprocess
 import sys
 from collections import Counter
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 
@@ -22,12 +20,11 @@ import psutil
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
-from benchmarks.load import constant_arrivals
+from benchmarks.load import constant_arrivals, open_loop
 from benchmarks.raw_http import Answer, RawCaller
-from benchmarks.servers import wait_until_ok
+from benchmarks.servers import e2v_server
 from benchmarks.statistics import percentile
 from cluster.chaos.processes import family
-from cluster.chaos.server import free_port
 
 CALLERS = 8
 TIMES = 5
@@ -75,8 +72,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="length of each load")
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args(arguments[:cut])
-    with _server(arguments[cut + 1 :]) as (url, server):
+    with e2v_server(*USUAL_FLAGS, *arguments[cut + 1 :]) as (url, pid):
         caller = RawCaller(url, wav(clip(CLIP_SECONDS)))
+        server = psutil.Process(pid)
         return asyncio.run(_rounds(caller, server, options.seconds, options.rounds))
 
 
@@ -131,15 +129,12 @@ async def _closed(caller: RawCaller, seconds: float) -> list[Answer]:
 
 
 async def _open(caller: RawCaller, rate: float, seconds: float) -> list[Answer]:
-    answers, began = [], perf_counter()
+    answers = []
 
     async def one() -> None:
         answers.append(await caller.post())
 
-    async with asyncio.TaskGroup() as group:
-        for arrival in constant_arrivals(rate, seconds):
-            await asyncio.sleep(max(0.0, began + arrival - perf_counter()))
-            group.create_task(one())
+    await open_loop(one, constant_arrivals(rate, seconds))
     return answers
 
 
@@ -179,29 +174,6 @@ def _memory(server: psutil.Process) -> Counter[str]:
 
 def _grown(before: Counter[str], after: Counter[str]) -> str:
     return ", ".join(f"{role} {before[role] >> 20} → {after[role] >> 20}" for role in sorted(after))
-
-
-@contextlib.contextmanager
-def _server(flags: Sequence[str]) -> Iterator[tuple[str, psutil.Process]]:
-    port = free_port()
-    command = [
-        sys.executable,
-        "-m",
-        "client.cli",
-        "serve",
-        "--port",
-        str(port),
-        *USUAL_FLAGS,
-        *flags,
-    ]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until_ok(f"{url}/health", process)
-        yield url, psutil.Process(process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        process.wait()
 
 
 if __name__ == "__main__":

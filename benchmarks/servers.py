@@ -102,6 +102,22 @@ def litserve_server(model: Path) -> Iterator[tuple[str, int]]:
         _end(process)
 
 
+@contextlib.contextmanager
+def e2v_server(*flags: str) -> Iterator[tuple[str, int]]:
+    """`e2v serve` with `flags` on a free port: (its URL, its process id)."""
+    port = free_port()
+    command = [sys.executable, "-m", "client.cli", "serve", "--port", str(port), *flags]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    url = f"http://127.0.0.1:{port}"
+    try:
+        wait_until_ok(f"{url}/health", process)
+        yield url, process.pid
+    finally:
+        # it stops its own processes, and leaves no files behind
+        process.terminate()
+        process.wait()
+
+
 def has_litserve() -> bool:
     """Whether LitServe is installed."""
     return find_spec("litserve") is not None
