@@ -81,6 +81,27 @@ async def test_later_passes_do_not_starve_among_first_ones() -> None:
             house.check_graph()
 
 
+async def test_eight_files_of_some_passes_come_in_together() -> None:
+    house = admission(max_audio_seconds=330.0)
+
+    async def file(late: float) -> None:
+        await asyncio.sleep(late)
+        with house.request(10), house.approach() as approach:
+            await asyncio.sleep(0.01)
+            async with asyncio.TaskGroup() as passes:
+                passes.create_task(one(approach))
+                for _ in range(3):
+                    passes.create_task(one(None))
+
+    async def one(first: Approach | None) -> None:
+        async with house.audio(30, first):
+            await asyncio.sleep(0.1)
+
+    async with asyncio.timeout(5):
+        await asyncio.gather(*(file(0.004 * number) for number in range(8)))
+    assert house.refused == 0
+
+
 async def test_a_crowd_is_told_to_come_one_after_another() -> None:
     now = [0.0]
     house = admission(clock=lambda: now[0])  # type: ignore[arg-type]
