@@ -66,6 +66,11 @@ class WorkGate:
         """Work of the items that still wait."""
         return sum(ticket.cost for _, _, ticket, future in self._waiting if not future.done())
 
+    @property
+    def busy(self) -> bool:
+        """Whether a batch runs or is on its way."""
+        return bool(self._running or self._entered)
+
     @asynccontextmanager
     async def admitted(self, cost: int) -> AsyncIterator[Ticket]:
         """Wait until an item of `cost` may enter the next batch; inside, put it into the batch."""

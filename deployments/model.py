@@ -13,6 +13,7 @@ from ray import serve
 
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
+from deployments.speed import BusySpeed
 from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
@@ -35,9 +36,6 @@ COMPILED = False
 CPU_LANES = 2
 """Batches beside one another on a busy CPU. The threads of one batch meet after each operation,
 so whatever else runs on a core holds up all of them; two batches do not wait for each other."""
-
-SPEED_WEIGHT = 0.1
-"""Weight of the newest batch in the running speed of a replica."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +131,8 @@ class Model:
             if lanes > 1:
                 with _worker("start-lane", lanes, threads // lanes, niceness) as narrow:
                     _warm_up_lanes(self._engine, self._max_batch_frames, narrow, lanes)
-            self._speed = starter.submit(_warm_up, self._engine, self._max_batch_frames).result()
+            warmed = starter.submit(_warm_up, self._engine, self._max_batch_frames)
+            self._speed = BusySpeed(warmed.result())
         self._wide = _worker("model", 1, threads)
         self._narrow = _worker("lane", lanes, threads // lanes)
         self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME, lanes)
@@ -168,7 +167,7 @@ class Model:
         return {
             "audio_seconds": self._held_samples / MODEL_RATE,
             "done_audio_seconds": self._done_samples / MODEL_RATE,
-            "audio_seconds_per_second": self._speed,
+            "audio_seconds_per_second": self._speed.value,
         }
 
     # the gate cuts the batches; this limit only has to be beyond any of them
@@ -180,12 +179,16 @@ class Model:
     )
     async def _run_batch(self, jobs: list[_Job]) -> list[Result]:
         alone = self._gate.batch_started([job.ticket for job in jobs])
+        self._speed.batch_started()
         try:
             worker = self._wide if alone else self._narrow
             loop = asyncio.get_running_loop()
             return await loop.run_in_executor(worker, self._compute, jobs)
         finally:
             self._gate.batch_ended()
+            seconds = sum(job.wave.size for job in jobs) / MODEL_RATE
+            full = _batch_work(jobs) >= self._max_batch_frames / 2
+            self._speed.batch_ended(seconds, full, self._gate.busy)
 
     def _compute(self, jobs: list[_Job]) -> list[Result]:
         started = perf_counter()
@@ -220,10 +223,6 @@ class Model:
         ]
 
     def _observe(self, jobs: list[_Job], milliseconds: float) -> None:
-        if _batch_work(jobs) >= self._max_batch_frames / 2:
-            # only well-filled batches tell how fast a busy replica is
-            seconds = sum(job.wave.size for job in jobs) / MODEL_RATE
-            self._speed += SPEED_WEIGHT * (seconds / (milliseconds / 1000) - self._speed)
         metrics = self._metrics
         metrics.batch_clips.observe(len(jobs))
         metrics.batch_frames.observe(_batch_work(jobs))

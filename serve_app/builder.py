@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray.serve import Application
 
-from cluster.autoscaling import PolicyConfig
+from cluster.autoscaling import FAST_SECONDS, PolicyConfig
 from cluster.scaled import autoscaling_config
 from deployments.cache import Cache
 from deployments.graph import Graph
@@ -139,8 +139,11 @@ def _model_scale(args: Settings, model_gpus: float) -> dict[str, Any]:
     scale: dict[str, Any] = {"num_replicas": args.model_replicas}
     if args.model_max_replicas:
         target = args.model_target_audio_seconds or TARGET_AUDIO_SECONDS[bool(model_gpus)]
+        downscale = args.model_downscale_seconds
+        # arrivals remembered for longer would keep replicas longer than they are asked to stay
+        smoothing = max(FAST_SECONDS, min(PolicyConfig().smoothing_seconds, downscale))
         policy = PolicyConfig(
-            target_audio_seconds=target, downscale_seconds=args.model_downscale_seconds
+            target_audio_seconds=target, downscale_seconds=downscale, smoothing_seconds=smoothing
         )
         limits = args.model_min_replicas, args.model_max_replicas
         scale = {"autoscaling_config": autoscaling_config(*limits, policy)}

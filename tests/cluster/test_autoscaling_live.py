@@ -16,7 +16,7 @@ from cluster.chaos.server import Server, free_port, wait_until
 STEP_SECONDS = 240
 """A deadline: eight replicas start at once on few cores."""
 
-CALLERS = 12
+CALLERS = 24
 
 
 @dataclass

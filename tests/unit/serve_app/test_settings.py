@@ -65,8 +65,10 @@ def test_gpus_are_used_where_they_are(
 def test_model_reports_what_the_policy_scales_by() -> None:
     from cluster import autoscaling
     from deployments.model import Model
+    from deployments.speed import BusySpeed
 
-    replica = SimpleNamespace(_held_samples=48_000, _done_samples=16_000, _speed=9.0)
+    speed = BusySpeed(9.0)
+    replica = SimpleNamespace(_held_samples=48_000, _done_samples=16_000, _speed=speed)
     assert Model.func_or_class.record_autoscaling_stats(replica) == {
         autoscaling.AUDIO_SECONDS: 3.0,
         autoscaling.DONE_AUDIO_SECONDS: 1.0,
@@ -87,6 +89,17 @@ def test_scaling_by_work_reaches_the_deployment() -> None:
     scaling = model._deployment_config.autoscaling_config
     assert (scaling.min_replicas, scaling.max_replicas) == (2, 8)
     assert model._replica_config.max_replicas_per_node == 4
+
+
+@pytest.mark.parametrize(("downscale", "smoothing"), [(0, 6), (15, 15), (300, 120)])
+def test_arrivals_are_not_remembered_for_longer_than_replicas_are_kept(
+    downscale: float, smoothing: float
+) -> None:
+    from serve_app.builder import _model_scale
+
+    settings = Settings(model_max_replicas=2, model_downscale_seconds=downscale)
+    knobs = _model_scale(settings, 0.0)["autoscaling_config"]["policy"]["policy_kwargs"]
+    assert (knobs["downscale_seconds"], knobs["smoothing_seconds"]) == (downscale, smoothing)
 
 
 @pytest.mark.parametrize(
