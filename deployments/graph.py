@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from deployments.wire import AudioPass, ModelInfo, Preprocessed, Scored
+from deployments.wire import AudioPass, ModelInfo, OtherModel, Preprocessed, Scored
 
 SpeechRegions = tuple[tuple[float, float], ...]
 """Regions of speech in seconds from the beginning of the pass, in order, disjoint."""
@@ -21,7 +21,7 @@ class Graph(Protocol):
     async def speech(self, audio: AudioPass) -> SpeechRegions:
         """Where there is speech in a pass."""
 
-    async def score(self, audio: AudioPass) -> Scored:
+    async def score(self, audio: AudioPass) -> Scored | OtherModel:
         """Score a pass of 16 kHz."""
 
     async def info(self) -> ModelInfo:

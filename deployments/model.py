@@ -14,7 +14,7 @@ from ray import serve
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
 from deployments.speed import BusySpeed
-from deployments.wire import AudioPass, Floats, ModelInfo, Result, Scored
+from deployments.wire import AudioPass, Floats, ModelInfo, OtherModel, Result, Scored
 from engine.errors import EmotionError
 from engine.passes import MODEL_RATE
 from engine.threads import START_NICENESS, cpu_threads, give_way
@@ -152,6 +152,8 @@ class Model:
     async def score(self, audio: AudioPass) -> Result:
         """Score one pass; an error is returned, not raised, so that no traceback is logged."""
         arrived = perf_counter()
+        if audio.model not in (None, (self._engine.name, self._engine.revision)):
+            return OtherModel()
         wave = audio.as_float()
         self._held_samples += wave.size
         try:

@@ -9,7 +9,15 @@ from ray.exceptions import RayActorError
 from ray.serve.exceptions import BackPressureError, DeploymentUnavailableError
 
 from deployments.graph import SpeechRegions
-from deployments.wire import IN_THE_CALL, AudioPass, ModelInfo, Preprocessed, Result, Scored
+from deployments.wire import (
+    IN_THE_CALL,
+    AudioPass,
+    ModelInfo,
+    OtherModel,
+    Preprocessed,
+    Result,
+    Scored,
+)
 from engine.errors import EmotionError
 
 MAX_TRIES = 4
@@ -60,7 +68,7 @@ class ServeGraph:
         """See `Graph`."""
         return await self._call(lambda: self._preprocess.fit(audio).speech.remote(audio))
 
-    async def score(self, audio: AudioPass) -> Scored:
+    async def score(self, audio: AudioPass) -> Scored | OtherModel:
         """See `Graph`."""
         result: Result = await self._call(lambda: self._model.fit(audio).score.remote(audio))
         if isinstance(result, EmotionError):

@@ -18,6 +18,10 @@ object store. Said where a handle is used: what it would do by default was decid
 that built the application."""
 
 
+ModelName = tuple[str, str]
+"""Name and revision of a model: in a roll two serve at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class AudioPass:
     """One pass of mono audio.
@@ -27,11 +31,13 @@ class AudioPass:
             else float32 in [-1, 1]; [n].
         sample_rate: Hz.
         frame_embeddings: whether the features of every frame are wanted.
+        model: which one is to score it; None: whichever gets it.
     """
 
     samples: Samples
     sample_rate: int
     frame_embeddings: bool = False
+    model: ModelName | None = None
 
     @property
     def seconds(self) -> float:
@@ -71,7 +77,7 @@ class Scored:
         embedding: float32 [D], mean over the frames.
         frame_embeddings: float32 [T, D] where they were asked for.
         labels: the checkpoint's tokens.
-        model, revision: which model said so; during a roll it may be another than before.
+        model, revision: which model said so.
         queue_ms, model_ms: time waited for the batch, time in the batch.
     """
 
@@ -83,6 +89,11 @@ class Scored:
     revision: str
     queue_ms: float
     model_ms: float
+
+
+@dataclass(frozen=True, slots=True)
+class OtherModel:
+    """Not scored: the replica has another model than the pass asks for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,4 +118,4 @@ class ModelInfo:
         return {name: getattr(self, name) for name in self.__slots__}
 
 
-Result = Scored | EmotionError
+Result = Scored | OtherModel | EmotionError

@@ -4,10 +4,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from time import perf_counter
 
 from deployments.graph import Graph, SpeechRegions
-from deployments.wire import AudioPass, Scored
+from deployments.wire import AudioPass, ModelName, Scored
 from engine.audio.types import Pass
 from engine.errors import EmotionError
 from engine.timeline import HeardPass
@@ -56,7 +57,7 @@ class Listener:
         self._timings = timings
         self._parameters = parameters
         self._find_speech = find_speech
-        self.heard_by: tuple[str, str] | None = None
+        self.heard_by: ModelName | None = None
 
     async def first_decoded(self, passes: AsyncIterator[Pass]) -> AsyncIterator[Pass]:
         """The same passes, with the first one decoded: now it is known to be audio.
@@ -146,11 +147,13 @@ class Listener:
             ModelChanged: that model is gone.
         """
         for tried in range(SAME_MODEL_TRIES):
-            scored = await self._graph.score(audio)
-            scored_by = scored.model, scored.revision
-            self.heard_by = self.heard_by or scored_by
-            if scored_by == self.heard_by:
-                return scored
+            scored = await self._graph.score(replace(audio, model=self.heard_by))
+            if isinstance(scored, Scored):
+                scored_by = scored.model, scored.revision
+                # passes go out together; the first that comes back decides for all of them
+                self.heard_by = self.heard_by or scored_by
+                if scored_by == self.heard_by:
+                    return scored
             await asyncio.sleep(SAME_MODEL_PAUSE * tried)
         raise ModelChanged
 

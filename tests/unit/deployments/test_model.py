@@ -1,5 +1,6 @@
 """One clip that the engine fails on does not take its batch along."""
 
+import asyncio
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import torch
 from deployments.gate import Ticket, WorkGate
 from deployments.metrics import ModelMetrics
 from deployments.model import Model, ModelSettings, _Job, is_device_lost
-from deployments.wire import Scored
+from deployments.wire import AudioPass, OtherModel, Scored
 from engine.emotions import Emotions
 from engine.errors import EmotionError
 
@@ -56,6 +57,14 @@ def test_the_other_clips_of_a_failed_batch_get_their_answers() -> None:
     assert results[1].error_type == "internal"
     assert "odd clip" not in results[1].message
     model.check_health()
+
+
+async def test_a_pass_for_another_model_is_not_scored() -> None:
+    model = model_with(ValueError("scored"))
+    wave = np.zeros(666, np.float32)
+    for name in (("fake", "2"), ("other", "1")):
+        audio = AudioPass(wave, 16_000, model=name)
+        assert await asyncio.wait_for(model.score(audio), 1) == OtherModel()
 
 
 def test_lost_device_makes_the_replica_unhealthy() -> None:

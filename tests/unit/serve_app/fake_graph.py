@@ -7,7 +7,7 @@ import wave
 import numpy as np
 
 from deployments.graph import SpeechRegions
-from deployments.wire import AudioPass, ModelInfo, Preprocessed, Scored
+from deployments.wire import AudioPass, ModelInfo, OtherModel, Preprocessed, Scored
 from engine.errors import EmotionError
 
 LABELS = ("生气/angry", "开心/happy", "中立/neutral", "<unk>")
@@ -41,9 +41,11 @@ class FakeGraph:
             (float(a), min(float(b), end)) for a, b in zip(edges[::2], edges[1::2], strict=True)
         )
 
-    async def score(self, audio: AudioPass) -> Scored:
-        self.passes.append(audio)
+    async def score(self, audio: AudioPass) -> Scored | OtherModel:
         model = self.model
+        if audio.model not in (None, (model, "1")):
+            return OtherModel()
+        self.passes.append(audio)
         self.at_work += 1
         try:
             await asyncio.sleep(self.seconds)

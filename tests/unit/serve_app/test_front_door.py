@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from fake_graph import FakeGraph, speech_like, wav_bytes
 
-from deployments.wire import AudioPass, Scored
+from deployments.wire import AudioPass, OtherModel, Scored
 from serve_app.http.app import build_http
+from serve_app.listening import PASSES_IN_FLIGHT
 from serve_app.service import EmotionService
 
 URL = "/v1/audio/emotions"
@@ -384,7 +385,7 @@ class RollingGraph(FakeGraph):
         self.old_passes = old_passes
         self.calls = 0
 
-    async def score(self, audio: AudioPass) -> Scored:
+    async def score(self, audio: AudioPass) -> Scored | OtherModel:
         self.calls += 1
         self.model = "newer"
         if self.calls % 2 and self.old_passes > 0:
@@ -404,6 +405,18 @@ async def test_no_answer_is_half_of_each_model(
     assert response.status_code == 200, body
     assert [run["start"] for run in body["frames"]["runs"]] == [0.0, 30.0, 60.0]
     assert body["model"] == ("older" if old_passes == 100 else "newer")
+
+
+async def test_in_a_roll_no_pass_is_scored_in_vain(
+    service_of: Callable[..., EmotionService],
+) -> None:
+    graph = RollingGraph(100)
+    async with client_of(service_of(graph)) as http:
+        response = await http.post(URL, content=wav_bytes(speech_like(304)))
+    assert response.status_code == 200
+    # eleven passes, of which four went out before it was known who scores them
+    assert graph.calls > 11
+    assert len(graph.passes) <= 11 + PASSES_IN_FLIGHT / 2
 
 
 async def test_a_stream_whose_model_is_gone_ends_with_an_error(
