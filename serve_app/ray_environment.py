@@ -9,9 +9,15 @@ from engine import memory
 MAX_MESSAGE = {"RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1)}
 """An answer with the embeddings of many frames is more than gRPC's default of 4 MB."""
 
-LARGE_BLOCKS_RETURN = {"MALLOC_ARENA_MAX": "2", "MALLOC_MMAP_THRESHOLD_": str(2**20)}
+LARGE_BLOCKS_RETURN = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(2**20),
+    "MALLOC_TRIM_THRESHOLD_": str(2**23),
+}
 """Uploads pass through proxy and ingress in blocks of many MiB, which glibc by default learns to
-keep (measured after two bodies of 109 MiB: the ingress holds 191 instead of 86 MiB)."""
+keep (measured after two bodies of 109 MiB: the ingress holds 191 instead of 86 MiB). With the first
+limit set it no longer adapts the second, and would return and fetch anew the pages of every block
+that a socket is read into (measured: 0.29 against 0.11 ms for a refusal of 320 kB)."""
 
 LARGE_BLOCKS_STAY = {
     "MALLOC_ARENA_MAX": "8",

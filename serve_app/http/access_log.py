@@ -7,6 +7,7 @@ file names nor headers of the caller are in it.
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any, Literal
 
@@ -45,11 +46,22 @@ class AccessLogMiddleware:
 
     With `log_format="text"` the message is `key=value …`; with "json" the fields are attributes
     of the record, which Serve's JSON encoding writes as fields of the line.
+
+    Args:
+        app: what answers.
+        log_format: see above.
+        hand_on: gets each record; at once to the handlers by default.
     """
 
-    def __init__(self, app: ASGIApp, log_format: LogFormat = "text") -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        log_format: LogFormat = "text",
+        hand_on: Callable[[logging.LogRecord], object] = logger.handle,
+    ) -> None:
         self._app = app
         self._as_json = log_format == "json"
+        self._hand_on = hand_on
         logger.setLevel(logging.INFO)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -67,11 +79,18 @@ class AccessLogMiddleware:
             self._log(exchange.fields(failed))
 
     def _log(self, fields: dict[str, Any]) -> None:
+        if not logger.isEnabledFor(logging.INFO):
+            return
         if self._as_json:
-            summary = "{method} {path} {status}".format_map(fields)
-            logger.info(summary, extra=fields)
+            message, extra = "{method} {path} {status}".format_map(fields), fields
         else:
-            logger.info(" ".join(f"{name}={value}" for name, value in fields.items()))
+            message, extra = " ".join(f"{name}={value}" for name, value in fields.items()), None
+        # by hand, for the record is to have this time even if it is written later
+        self._hand_on(
+            logger.makeRecord(
+                logger.name, logging.INFO, __file__, 0, message, (), None, "_log", extra
+            )
+        )
 
 
 class _Exchange:

@@ -26,7 +26,7 @@ def middlewares() -> list[Middleware]:
         Middleware(OwnHeadersMiddleware),
         Middleware(
             LoadSheddingMiddleware,
-            refused=lambda: answers.inc(tags={"result": "overloaded"}),
+            refused=lambda count: answers.inc(count, tags={"result": "overloaded"}),
             log_format=_log_format(),
         ),
     ]

@@ -6,6 +6,7 @@ often somebody will find room in the near future (`serve_app.http.pace`); once i
 many are passed on, and to the others the proxy repeats the refusal.
 """
 
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,9 +17,10 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from engine.errors import STATUS
 from serve_app.admission import Pace
-from serve_app.http.access_log import AccessLogMiddleware, LogFormat
+from serve_app.http.access_log import AccessLogMiddleware, LogFormat, logger
 from serve_app.http.pace import take_pace
 from serve_app.http.request_id import request_id
+from serve_app.http.together import PUT_OFF_SECONDS, Together
 from serve_app.return_times import ReturnTimes
 
 MAX_REMEMBERED = 64
@@ -73,21 +75,24 @@ class LoadSheddingMiddleware:
 
     Args:
         app: the proxy.
-        refused: told of each refusal that was repeated.
+        refused: told how many refusals were repeated since it was told last.
         log_format: of the access line, which the ingress writes for all other requests.
         clock: seconds, rising.
+        tell_after: seconds from a refusal to its access line and its count.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        refused: Callable[[], object] = lambda: None,
+        refused: Callable[[int], object] = lambda count: None,
         log_format: LogFormat = "text",
         clock: Callable[[], float] = time.monotonic,
+        tell_after: float = PUT_OFF_SECONDS,
     ) -> None:
         self._app = app
         self._refused = refused
-        self._repeat = AccessLogMiddleware(self._answer, log_format)
+        self._records: Together[logging.LogRecord] = Together(self._tell, tell_after)
+        self._repeat = AccessLogMiddleware(self._answer, log_format, self._records.add)
         self._clock = clock
         self._return_times = ReturnTimes(clock)
         self._refusals: dict[_Key, _Refusal] = {}
@@ -96,10 +101,14 @@ class LoadSheddingMiddleware:
         if scope["type"] != "http" or scope["method"] != "POST":
             await self._app(scope, receive, send)
         elif self._is_sure(_key(scope)):
-            self._refused()
             await self._repeat(scope, receive, send)
         else:
             await self._app(scope, receive, self._listening(_key(scope), send))
+
+    def _tell(self, records: list[logging.LogRecord]) -> None:
+        self._refused(len(records))
+        for record in records:
+            logger.handle(record)
 
     def _is_sure(self, key: _Key) -> bool:
         """Whether the ingress would surely refuse; False also lets the next one wait its turn."""

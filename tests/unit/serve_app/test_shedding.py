@@ -57,15 +57,19 @@ class Proxy:
     def __init__(self, ingress: Ingress, log_format: LogFormat = "text") -> None:
         self.now = 0.0
         self.refused = 0
-        self.app = LoadSheddingMiddleware(ingress.app, self._count, log_format, lambda: self.now)
+        self.app = LoadSheddingMiddleware(
+            ingress.app, self._count, log_format, lambda: self.now, tell_after=0.0
+        )
 
-    def _count(self) -> None:
-        self.refused += 1
+    def _count(self, count: int) -> None:
+        self.refused += count
 
     async def ask(self, path: str = URL, method: str = "POST", **headers: str) -> httpx2.Response:
         transport = httpx2.ASGITransport(self.app)
         async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
-            return await client.request(method, path, headers=headers, content=b"RIFF")
+            answer = await client.request(method, path, headers=headers, content=b"RIFF")
+        await asyncio.sleep(0.001)  # what is told afterwards
+        return answer
 
 
 @pytest.fixture
@@ -233,6 +237,21 @@ async def test_each_repeated_refusal_is_a_line_of_the_access_log(lines: list[str
     await door.ask(**{"x-request-id": "mine"})
     [line] = lines
     assert line.startswith(f"request_id=mine method=POST path={URL} status=429 ")
+
+
+async def test_lines_and_counts_of_a_moment_are_told_together(lines: list[str]) -> None:
+    told: list[int] = []
+    ingress = Ingress(pace=(60.0, 60.0))
+    door = Proxy(ingress)
+    door.app = LoadSheddingMiddleware(ingress.app, told.append, tell_after=0.1)
+    for number in range(4):
+        await door.ask(**{"x-request-id": str(number)})
+    assert (told, lines) == ([], [])
+    async with asyncio.timeout(5):
+        while not lines:
+            await asyncio.sleep(0.01)
+    assert told == [3]
+    assert [line.split()[0] for line in lines] == [f"request_id={n}" for n in (1, 2, 3)]
 
 
 async def test_serves_own_headers_do_not_come_through() -> None:
