@@ -241,15 +241,20 @@ async def test_each_repeated_refusal_is_a_line_of_the_access_log(lines: list[str
 
 async def test_lines_and_counts_of_a_moment_are_told_together(lines: list[str]) -> None:
     told: list[int] = []
+    done = asyncio.Event()
+
+    def tell(count: int) -> None:
+        told.append(count)
+        done.set()
+
     ingress = Ingress(pace=(60.0, 60.0))
     door = Proxy(ingress)
-    door.app = LoadSheddingMiddleware(ingress.app, told.append, tell_after=0.1)
+    door.app = LoadSheddingMiddleware(ingress.app, tell, tell_after=0.1)
     for number in range(4):
         await door.ask(**{"x-request-id": str(number)})
     assert (told, lines) == ([], [])
     async with asyncio.timeout(5):
-        while not lines:
-            await asyncio.sleep(0.01)
+        await done.wait()
     assert told == [3]
     assert [line.split()[0] for line in lines] == [f"request_id={n}" for n in (1, 2, 3)]
 
