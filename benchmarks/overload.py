@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from time import perf_counter
 
 import psutil
+import uvloop
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
@@ -25,6 +26,7 @@ from benchmarks.raw_http import Answer, RawCaller
 from benchmarks.servers import e2v_server
 from benchmarks.statistics import percentile
 from cluster.chaos.processes import family
+from engine.memory import keep_large_blocks
 
 CALLERS = 8
 TIMES = 5
@@ -75,7 +77,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with e2v_server(*USUAL_FLAGS, *arguments[cut + 1 :]) as (url, pid):
         caller = RawCaller(url, wav(clip(CLIP_SECONDS)))
         server = psutil.Process(pid)
-        return asyncio.run(_rounds(caller, server, options.seconds, options.rounds))
+        keep_large_blocks()  # as uvloop: the caller shares the CPUs, and should take little of them
+        return uvloop.run(_rounds(caller, server, options.seconds, options.rounds))
 
 
 async def _rounds(caller: RawCaller, server: psutil.Process, seconds: float, rounds: int) -> int:
