@@ -12,7 +12,7 @@ MAX_MESSAGE = {"RAY_SERVE_REPLICA_GRPC_MAX_MESSAGE_LENGTH": str(2**31 - 1)}
 LARGE_BLOCKS_RETURN = {
     "MALLOC_ARENA_MAX": "2",
     "MALLOC_MMAP_THRESHOLD_": str(2**20),
-    "MALLOC_TRIM_THRESHOLD_": str(2**23),
+    "MALLOC_TRIM_THRESHOLD_": str(2**20),
 }
 """Uploads pass through proxy and ingress in blocks of many MiB, which glibc by default learns to
 keep (measured after two bodies of 109 MiB: the ingress holds 191 instead of 86 MiB). With the first
