@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from engine.errors import EmotionError
-from serve_app.admission import PACED_FROM, PACED_TOWARDS, Admission, Approach
+from serve_app.admission import PACED_TOWARDS, Admission, Approach
 
 
 def admission(**limits: float) -> Admission:
@@ -198,11 +198,10 @@ async def test_the_pace_keeps_the_graph_nearly_full() -> None:
         return found
 
     assert await pace(100) is None  # nothing has left it yet, so nobody knows
-    assert await pace(100 * PACED_FROM - 1) is None
+    assert await pace(59) is None
     # two ingress replicas, each of which lets one pass out every quarter of a second
     assert await pace(100 * PACED_TOWARDS) == pytest.approx((1 / 8, 0.5))
-    least = 100 * PACED_FROM
-    assert await pace(least) == pytest.approx((PACED_FROM / PACED_TOWARDS / 8, 0.5))
+    assert await pace(60) == pytest.approx((0.6 / PACED_TOWARDS / 8, 0.5))
     assert await pace(110) == pytest.approx((1.1 / PACED_TOWARDS / 8, 0.5))
     house.clock = lambda: 100 * now[0]
     await pace(1)
