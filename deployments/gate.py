@@ -16,8 +16,9 @@ from time import monotonic
 _Waiter = tuple[float, int, "Ticket", asyncio.Future[None]]
 
 BATCHES_FOR_LANES = 3
-"""Work for this many batches is done in lanes, and so is what one batch could hold, in equal
-parts. In between, one batch after the other with the whole machine is answered sooner."""
+"""Work for this many batches is done in lanes, and so is what one brief batch could hold, in
+equal parts. In between, one brief batch after the other with the whole machine is answered
+sooner."""
 
 
 class Ticket:
@@ -39,6 +40,8 @@ class WorkGate:
             per unit of its own work, so that a short clip is not held up by long ones, and
             none waits for ever. 0 is the order of arrival.
         lanes: batches that may run beside one another where enough work waits.
+        brief: called for the work of a batch that more work would not make more efficient, only
+            later for all in it. None: that of the limit.
         clock: seconds, rising.
     """
 
@@ -47,9 +50,11 @@ class WorkGate:
         limit: Callable[[], int],
         overtake_seconds: float = 0.0,
         lanes: int = 1,
+        brief: Callable[[], int] | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._limit = limit
+        self._brief = brief or limit
         self._overtake_seconds = overtake_seconds
         self._lanes = lanes
         self._clock = clock
@@ -87,7 +92,7 @@ class WorkGate:
     async def _enter(self, ticket: Ticket) -> None:
         if not self._waiting and self._open:
             if not self._running and not self._entered:
-                self._sharing, self._room = False, self._limit()
+                self._sharing, self._room = False, self._brief_room
             if self._fits(ticket):
                 self._entered.add(ticket)
                 return
@@ -137,14 +142,20 @@ class WorkGate:
                 kept.append(waiter)
         self._waiting = kept  # popped in order, so still a heap
 
+    @property
+    def _brief_room(self) -> int:
+        return min(self._limit(), self._brief())
+
     def _plan(self) -> None:
         """Whether what waits is for one batch or for lanes, and how much the first one takes."""
-        limit, work = self._limit(), self.waiting_work
+        limit, brief, work = self._limit(), self._brief_room, self.waiting_work
+        much = work >= BATCHES_FOR_LANES * limit
         alone = self._lanes == 1 or len(self._waiting) < 2
-        self._room = limit
-        self._sharing = not alone and (work <= limit or work >= BATCHES_FOR_LANES * limit)
-        if self._sharing and work <= limit:
-            self._room = -(-work // self._lanes)
+        self._sharing = not alone and (work <= brief or much)
+        if much:
+            self._room = limit
+        else:
+            self._room = -(-work // self._lanes) if self._sharing else brief
 
     def _fits(self, ticket: Ticket) -> bool:
         entered = sum(other.cost for other in self._entered)

@@ -33,6 +33,10 @@ OVERTAKE_SECONDS_PER_FRAME = 0.002
 COMPILED = False
 """`torch.compile` is not used: see docs/measurements.md."""
 
+CPU_BRIEF_SECONDS = 0.15
+"""A batch of this long is not done sooner in a larger one on a CPU, whose cores a single clip
+already fills; what is in a larger one would only wait for all of it."""
+
 CPU_LANES = 2
 """Batches beside one another on a busy CPU. The threads of one batch meet after each operation,
 so whatever else runs on a core holds up all of them; two batches do not wait for each other."""
@@ -135,7 +139,12 @@ class Model:
             self._speed = BusySpeed(warmed.result())
         self._wide = _worker("model", 1, threads)
         self._narrow = _worker("lane", lanes, threads // lanes)
-        self._gate = WorkGate(lambda: self._max_batch_frames, OVERTAKE_SECONDS_PER_FRAME, lanes)
+        self._gate = WorkGate(
+            lambda: self._max_batch_frames,
+            OVERTAKE_SECONDS_PER_FRAME,
+            lanes,
+            self._brief_frames if self._engine.device.type == "cpu" else None,
+        )
         self._device_error: str | None = None
         self._metrics = ModelMetrics()
         self._held_samples = 0
@@ -148,6 +157,14 @@ class Model:
             raise ValueError(f"user_config of Model: {sorted(unknown)} is not max_batch_frames")
         if frames := user_config.get("max_batch_frames"):
             self._max_batch_frames = int(frames)
+
+    def _brief_frames(self) -> int:
+        return round(CPU_BRIEF_SECONDS * self._speed.value / self._engine.frame_seconds)
+
+    def _is_full(self, work: int, more_waits: bool) -> bool:
+        if more_waits:
+            return work >= min(self._brief_frames(), self._max_batch_frames) / 2
+        return work >= self._max_batch_frames / 2
 
     async def score(self, audio: AudioPass) -> Result:
         """Score one pass; an error is returned, not raised, so that no traceback is logged."""
@@ -181,6 +198,7 @@ class Model:
     )
     async def _run_batch(self, jobs: list[_Job]) -> list[Result]:
         alone = self._gate.batch_started([job.ticket for job in jobs])
+        full = self._is_full(_batch_work(jobs), alone and self._gate.waiting_work > 0)
         self._speed.batch_started()
         try:
             worker = self._wide if alone else self._narrow
@@ -189,7 +207,6 @@ class Model:
         finally:
             self._gate.batch_ended()
             seconds = sum(job.wave.size for job in jobs) / MODEL_RATE
-            full = _batch_work(jobs) >= self._max_batch_frames / 2
             self._speed.batch_ended(seconds, full, self._gate.busy)
 
     def _compute(self, jobs: list[_Job]) -> list[Result]:

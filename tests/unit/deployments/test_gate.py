@@ -152,6 +152,56 @@ async def test_two_batches_have_the_machine_one_after_the_other() -> None:
     await callers.leave()
 
 
+async def test_more_than_a_brief_batch_is_done_in_brief_ones_one_after_the_other() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2, brief=lambda: 40))
+    await callers.arrive(first=30)
+    callers.start()
+    await callers.arrive(a=30, b=30, c=10, d=60)
+    await callers.end()
+    assert callers.entered == ["first", "a", "c"]
+    assert callers.start()
+    await callers.end()
+    assert callers.entered == ["first", "a", "c", "b"]
+    assert callers.start()
+    await callers.end()
+    assert callers.entered == ["first", "a", "c", "b", "d"]  # alone, however much it is
+    assert callers.start()
+    await callers.leave()
+
+
+async def test_what_a_brief_batch_could_hold_is_done_in_equal_parts() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2, brief=lambda: 40))
+    await callers.arrive(first=30)
+    callers.start()
+    await callers.arrive(a=20, b=20)
+    await callers.end()
+    assert callers.entered == ["first", "a"]
+    assert not callers.start()
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["first", "a", "b"]
+    await callers.leave()
+
+
+async def test_much_work_fills_whole_batches_however_short_a_brief_one_is() -> None:
+    callers = Callers(WorkGate(lambda: 100, lanes=2, brief=lambda: 40))
+    await callers.arrive(first=30)
+    callers.start()
+    await callers.arrive(**{f"item{number}": 50 for number in range(6)})
+    await callers.end()
+    assert callers.entered == ["first", "item0", "item1"]
+    assert not callers.start()
+    await callers.leave()
+
+
+async def test_brief_batches_are_never_above_the_limit() -> None:
+    callers = Callers(WorkGate(lambda: 100, brief=lambda: 1000))
+    callers.start()
+    await callers.arrive(a=60, b=60)
+    await callers.end()
+    assert callers.entered == ["a"]
+    await callers.leave()
+
+
 async def test_much_work_runs_in_lanes() -> None:
     callers = Callers(WorkGate(lambda: 100, lanes=2))
     await callers.arrive(first=100)
