@@ -1,6 +1,7 @@
 """The processes of a Ray on this machine by what they do; ended by force, and measured."""
 
 import contextlib
+import itertools
 import re
 import signal
 import time
@@ -13,6 +14,7 @@ from serve_app.settings import APP_NAME
 
 REPLICA = re.compile(rf"ray::ServeReplica:{APP_NAME}:(?P<name>\w+)")
 MIB = 2**20
+QUARTERS = 4
 
 
 def role(process: psutil.Process) -> str:
@@ -65,17 +67,16 @@ class Growth:
     """One process over time.
 
     Attributes:
-        begin_bytes, end_bytes: median memory of the first and of the last quarter after warm-up.
-        begin_descriptors, end_descriptors: the same of file descriptors.
+        own_bytes: median memory of each quarter of the time after warm-up: what levels off grows
+            less from one to the next, what leaks grows by as much each time.
+        descriptors: the same of file descriptors.
     """
 
     pid: int
     role: str
     seconds: float
-    begin_bytes: int
-    end_bytes: int
-    begin_descriptors: int
-    end_descriptors: int
+    own_bytes: tuple[int, ...]
+    descriptors: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -101,7 +102,7 @@ class Watch:
         found = []
         for pid, series in by_pid.items():
             warm = [s for s in series if s.at - series[0].at >= warm_up_seconds]
-            if len(warm) >= 4:
+            if len(warm) >= QUARTERS:
                 found.append(_growth(pid, warm))
         return sorted(found, key=lambda one: (one.role, one.pid))
 
@@ -114,16 +115,14 @@ class Watch:
 
 
 def _growth(pid: int, warm: list[Sample]) -> Growth:
-    quarter = max(1, len(warm) // 4)
-    begin, end = warm[:quarter], warm[-quarter:]
+    bounds = [len(warm) * number // QUARTERS for number in range(QUARTERS + 1)]
+    parts = [warm[begin:end] for begin, end in itertools.pairwise(bounds)]
     return Growth(
         pid,
         Counter(s.role for s in warm).most_common(1)[0][0],
         warm[-1].at - warm[0].at,
-        _median([s.own_bytes for s in begin]),
-        _median([s.own_bytes for s in end]),
-        _median([s.descriptors for s in begin]),
-        _median([s.descriptors for s in end]),
+        tuple(_median([s.own_bytes for s in part]) for part in parts),
+        tuple(_median([s.descriptors for s in part]) for part in parts),
     )
 
 

@@ -160,11 +160,11 @@ def _longest(records: Sequence[Record], fault: Fault) -> float:
 
 def _process_table(run: Run) -> list[str]:
     rows = [
-        "| Process | Lived (s) | Own memory (MiB): begin → end | Descriptors: begin → end |",
+        "| Process | Lived (s) | Own memory by quarter (MiB) | Descriptors by quarter |",
         "| --- | --- | --- | --- |",
     ]
     for one in run.growth:
-        memory = f"{one.begin_bytes / MIB:.0f} → {one.end_bytes / MIB:.0f}"
-        descriptors = f"{one.begin_descriptors} → {one.end_descriptors}"
+        memory = " → ".join(f"{own / MIB:.0f}" for own in one.own_bytes)
+        descriptors = " → ".join(map(str, one.descriptors))
         rows.append(f"| {one.role} {one.pid} | {one.seconds:.0f} | {memory} | {descriptors} |")
     return rows

@@ -82,12 +82,12 @@ def test_scores_are_compared_by_label_and_in_segments_too() -> None:
     assert math.isinf(largest_difference(left, first))
 
 
-def test_growth_is_seen_after_the_warm_up_only() -> None:
-    memory = [10, 500, *([1000] * 4), *([1600] * 4)]
+def test_growth_is_seen_by_quarters_after_the_warm_up_only() -> None:
+    memory = [10, 500, 1000, 1000, 1400, 1400, 1500, 1500, 1600, 1600]
     watch = Watch([Sample(10.0 * i, 7, "Model", m, 30 + i) for i, m in enumerate(memory)])
     [growth] = watch.growth(warm_up_seconds=20)
-    assert (growth.begin_bytes, growth.end_bytes) == (1000, 1600)
-    assert growth.begin_descriptors < growth.end_descriptors
+    assert growth.own_bytes == (1000, 1400, 1500, 1600)
+    assert growth.descriptors == (33, 35, 37, 39)
     assert watch.growth(warm_up_seconds=1000) == []
 
 
