@@ -2,8 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 from benchmarks.audio_kinds import KINDS, wav
@@ -11,6 +9,7 @@ from benchmarks.clips import clip
 from benchmarks.comparing import require
 from benchmarks.endurance import endurance_rows
 from benchmarks.feature_rows import feature_rows
+from benchmarks.first_request import first_request_row
 from benchmarks.hearing import BareEngine
 from benchmarks.http_bench import HTTP, Bench, milliseconds
 from benchmarks.http_client import PATH, Caller
@@ -29,8 +28,12 @@ MINI = "emotion2vec_mini"
 
 def measure_http(plan: Plan) -> Section:
     """All rows that need the server."""
+    # servers of their own: no other may be there
+    first = first_request_row(plan)
     with ray_server() as server:
-        return asyncio.run(_measure(plan, server))
+        section = asyncio.run(_measure(plan, server))
+    section.rows += [first, *endurance_rows(plan.endurance)]
+    return section
 
 
 async def _measure(plan: Plan, server: RayServer) -> Section:
@@ -39,9 +42,8 @@ async def _measure(plan: Plan, server: RayServer) -> Section:
         engine = BareEngine(model)
         bench = Bench(plan, server, caller, engine, f"{server.url}/subject{PATH}")
         bench.add(*await _idle_rows(bench))
-        first = [await _first_request(plan, server, caller) for _ in range(plan.cold_rounds)]
+        server.deploy("subject", model=model, cache_bytes=0)
         await _check_answers(bench)
-        bench.add(await _first_row(bench, first))
         bench.add(*await _kind_rows(bench))
         bench.add(*await feature_rows(plan, server, caller, bench.url))
         load = CpuLoad()
@@ -50,20 +52,7 @@ async def _measure(plan: Plan, server: RayServer) -> Section:
         bench.add(*machine_rows(bench, load.stop()))
         bench.add(*await half_capacity_rows(bench))
         bench.add(*await saturation_rows(plan, caller, engine, bench.url, bench.section))
-        server.remove("subject")
-        mini = server.deploy("mini", model=MINI, cache_bytes=0)
-        bench.add(*await endurance_rows(caller, mini + PATH, plan.endurance))
     return bench.section
-
-
-async def _first_request(plan: Plan, server: RayServer, caller: Caller) -> float:
-    """Seconds of the first request to a fresh application that says it is ready."""
-    server.remove("subject")
-    server.deploy("subject", model=str(plan.prepared(plan.subject)), cache_bytes=0)
-    body = wav(clip(3.0))
-    began = perf_counter()
-    await caller.post(f"{server.url}/subject{PATH}", body)
-    return perf_counter() - began
 
 
 async def _check_answers(bench: Bench) -> None:
@@ -85,21 +74,6 @@ def scores_apart(answer: dict[str, Any], wanted: Emotions) -> float:
         return float("inf")
     return max(
         (abs(float(found[name]) - score) for name, score in wanted.scores.items()), default=0.0
-    )
-
-
-async def _first_row(bench: Bench, first: list[float]) -> Row:
-    body = wav(clip(3.0))
-    times = await in_turns({"warm": lambda: bench.caller.post(bench.url, body)}, 8)
-    ratio = median(first) / times["warm"]
-    return Row(
-        HTTP,
-        f"first request after ready / warm P50, {bench.plan.subject}, 3 s clip "
-        f"({len(first)} starts)",
-        f"{ratio:.2f}× ({milliseconds(median(first))} / {milliseconds(times['warm'])})",
-        ratio,
-        Budget(1.1, at_most=True),
-        "others' funasr server: first request 5.3–10.7 s",
     )
 
 

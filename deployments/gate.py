@@ -16,9 +16,13 @@ from time import monotonic
 _Waiter = tuple[float, int, "Ticket", asyncio.Future[None]]
 
 BATCHES_FOR_LANES = 3
-"""Work for this many batches is done in lanes, and so is what one brief batch could hold, in
-equal parts. In between, one brief batch after the other with the whole machine is answered
-sooner."""
+"""Work for this many batches is done in lanes, and so is what one batch could hold, in equal
+parts. In between, one batch after the other with the whole machine is answered sooner."""
+
+BRIEF_BATCHES = 5
+"""Work for fewer brief batches is done in those, one after the other with the whole machine. More
+of it is a queue that stays, which lanes get done sooner. (Poisson arrivals, simulated: the 95th
+percentile over the median is 1.0 times that of one clip after the other, with three 1.2 times.)"""
 
 
 class Ticket:
@@ -150,12 +154,14 @@ class WorkGate:
         """Whether what waits is for one batch or for lanes, and how much the first one takes."""
         limit, brief, work = self._limit(), self._brief_room, self.waiting_work
         much = work >= BATCHES_FOR_LANES * limit
-        alone = self._lanes == 1 or len(self._waiting) < 2
-        self._sharing = not alone and (work <= brief or much)
-        if much:
-            self._room = limit
-        else:
-            self._room = -(-work // self._lanes) if self._sharing else brief
+        few = not much and brief < work < BRIEF_BATCHES * brief
+        several = self._lanes > 1 and len(self._waiting) > 1
+        self._sharing = several and not few and (much or work <= limit)
+        self._room = limit
+        if few:
+            self._room = brief
+        elif self._sharing and not much:
+            self._room = -(-work // self._lanes)
 
     def _fits(self, ticket: Ticket) -> bool:
         entered = sum(other.cost for other in self._entered)

@@ -11,7 +11,7 @@ from benchmarks.checkpoints import SHAPES, model_conf
 from benchmarks.clips import clip, mixed_lengths
 from benchmarks.cold_start import cold_section
 from benchmarks.comparing import distance, require
-from benchmarks.endurance import Block, rows_of
+from benchmarks import endurance, first_request
 from benchmarks.engine_rows import headline_note
 from benchmarks.floors import flop
 from benchmarks.hearing import waves_of
@@ -104,11 +104,21 @@ def test_cold_start_compares_the_medians() -> None:
     assert [row.verdict for row in rows[2:]] == ["met", "met"]
 
 
-def test_endurance_compares_the_last_block_with_the_thousandth_request() -> None:
-    blocks = [Block(0.01, 1000), Block(0.02, 5000), Block(0.0105, 1200)]
-    cost, memory = rows_of(blocks)
+def test_endurance_compares_each_turn_with_the_other_server_s_beside_it() -> None:
+    # the machine halves its speed between the turns, one of which something disturbed
+    turns = [endurance.Turn(0.0105, 0.01), endurance.Turn(0.021, 0.02), endurance.Turn(0.06, 0.02)]
+    cost, memory = endurance.rows_of(turns, (1000, 1200), 10_000)
+    assert cost.value == pytest.approx(1.05)
     assert (cost.verdict, memory.verdict) == ("met", "missed")
-    assert "up to 2000" in cost.quantity
+    assert "after 10000 requests / of one after 1000" in cost.quantity
+
+
+def test_the_first_request_is_compared_with_later_ones_of_its_own_start() -> None:
+    starts = [first_request.Start(0.21, 0.2), first_request.Start(0.42, 0.4)]
+    row = first_request.row_of([*starts, first_request.Start(0.9, 0.3)], "large")
+    assert row.value == pytest.approx(1.05)
+    assert row.verdict == "met"
+    assert "3.00×" in row.note
 
 
 def test_a_budget_out_of_reach_is_explained_by_the_floor() -> None:

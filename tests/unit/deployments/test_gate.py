@@ -182,6 +182,19 @@ async def test_what_a_brief_batch_could_hold_is_done_in_equal_parts() -> None:
     await callers.leave()
 
 
+async def test_the_work_of_many_brief_batches_is_done_in_equal_parts() -> None:
+    callers = Callers(WorkGate(lambda: 400, lanes=2, brief=lambda: 40))
+    await callers.arrive(first=30)
+    callers.start()
+    await callers.arrive(**{f"item{number}": 50 for number in range(5)})
+    await callers.end()
+    assert callers.entered == ["first", "item0", "item1"]
+    assert not callers.start()
+    await asyncio.sleep(0.01)
+    assert callers.entered == ["first", *(f"item{number}" for number in range(5))]
+    await callers.leave()
+
+
 async def test_much_work_fills_whole_batches_however_short_a_brief_one_is() -> None:
     callers = Callers(WorkGate(lambda: 100, lanes=2, brief=lambda: 40))
     await callers.arrive(first=30)
