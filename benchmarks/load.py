@@ -34,6 +34,12 @@ class Outcome:
         return percentile(self.latencies, 0.95)
 
 
+def pooled(outcomes: Sequence[Outcome]) -> Outcome:
+    """Several runs as one."""
+    latencies = tuple(latency for outcome in outcomes for latency in outcome.latencies)
+    return Outcome(latencies, sum(outcome.seconds for outcome in outcomes))
+
+
 async def closed_loop(send: Send, concurrency: int, requests: int) -> Outcome:
     """`concurrency` callers, each asking again when it is answered, `requests` in all.
 

@@ -1,17 +1,23 @@
 """The load generators: how many, how many at once, and when."""
 
 import asyncio
-from itertools import pairwise
+from itertools import groupby, pairwise
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from benchmarks.load import (
     Outcome,
+    Send,
     closed_loop,
     constant_arrivals,
     open_loop,
     poisson_arrivals,
+    pooled,
 )
+from benchmarks.load_rows import POISSON_TURNS, half_capacity_rows
+from benchmarks.report import Section
 
 
 class Server:
@@ -90,3 +96,38 @@ def test_percentiles_of_an_outcome() -> None:
     outcome = Outcome(tuple(float(number) for number in range(1, 102)), 10.0)
     assert (outcome.p50, outcome.p95) == (51.0, 96.0)
     assert outcome.per_second == pytest.approx(10.1)
+
+
+def test_pooled_runs_are_one() -> None:
+    outcome = pooled([Outcome((1.0, 2.0), 2.0), Outcome((9.0,), 1.0)])
+    assert outcome.p50 == 2.0
+    assert outcome.per_second == 1.0
+
+
+async def test_server_and_engine_take_turns_with_the_same_arrivals() -> None:
+    order: list[str] = []
+
+    def hears(name: str) -> Send:
+        async def hear(_: bytes = b"") -> None:
+            order.append(name)
+
+        return hear
+
+    plan = SimpleNamespace(load_seconds=0.2, subject="tiny")
+    bench: Any = SimpleNamespace(
+        capacity=400.0,
+        plan=plan,
+        section=Section(),
+        poster=lambda _: hears("served"),
+        engine=SimpleNamespace(hear=hears("bare")),
+    )
+    await half_capacity_rows(bench)
+    counts = {name: facts["requests"] for name, facts in facts_of(bench.section).items()}
+    assert counts["poisson"] == counts["poisson engine"] == order.count("bare") > 20
+    turns = [name for name, _ in groupby(order[counts["even"] :])]
+    assert turns == ["served", *["bare", "served"] * (POISSON_TURNS // 2)]
+
+
+def facts_of(section: Section) -> dict[str, dict[str, float]]:
+    facts: dict[str, dict[str, float]] = section.facts["half_capacity"]
+    return facts

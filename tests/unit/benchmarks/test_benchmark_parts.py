@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from benchmarks import __main__ as command
+from benchmarks import endurance, first_request
 from benchmarks.audio_kinds import KINDS, AudioKind
 from benchmarks.checkpoints import SHAPES, model_conf
 from benchmarks.clips import clip, mixed_lengths
 from benchmarks.cold_start import cold_section
 from benchmarks.comparing import distance, require
-from benchmarks import endurance, first_request
 from benchmarks.engine_rows import headline_note
 from benchmarks.floors import flop
 from benchmarks.hearing import waves_of
