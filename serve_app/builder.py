@@ -17,7 +17,7 @@ from deployments.preprocess import Preprocess, PreprocessSettings
 from serve_app.cache import CacheStore
 from serve_app.http.access_log import QUIET_LOGGING
 from serve_app.ray_environment import (
-    LARGE_BLOCKS_RETURN,
+    BODIES_RETURN,
     LARGE_BLOCKS_STAY,
     REPLICA_ENVIRONMENT,
 )
@@ -111,7 +111,7 @@ def build(args: Settings) -> Application:
         num_replicas=args.ingress_replicas,
         **surge,
         max_ongoing_requests=MAX_ONGOING_REQUESTS,
-        ray_actor_options=_actor_options(0.0, LARGE_BLOCKS_RETURN),
+        ray_actor_options=_actor_options(0.0, BODIES_RETURN),
         logging_config=logging_config,
     ).bind(partial(_create_service, args), args.request_timeout_seconds, preprocess, model, cache)
     return application
