@@ -14,7 +14,7 @@ from benchmarks.plan import Plan, full, quick
 from benchmarks.report import OutputsDiffer, Report, Section, render, tally
 
 T = TypeVar("T")
-SECTIONS = ("engine", "batches", "cold-start", "http")
+SECTIONS = ("engine", "batches", "cold-start", "first-request", "http", "endurance")
 DEFAULT_OUT = Path("benchmarks/results")
 DEFAULT_WORK = Path("build/benchmarks")
 
@@ -51,14 +51,25 @@ def run(
     Raises:
         OutputsDiffer: what would be timed does not compute the same thing.
     """
-    from benchmarks import cold_start, engine_rows, environment, equality, http_rows, unmeasured
+    from benchmarks import (
+        cold_start,
+        endurance,
+        engine_rows,
+        environment,
+        equality,
+        first_request,
+        http_rows,
+        unmeasured,
+    )
     from benchmarks.plan import make_checkpoints
 
     measures: dict[str, Callable[[Plan], Section]] = {
         "engine": engine_rows.measure_headline,
         "batches": engine_rows.measure_batches,
         "cold-start": cold_start.measure_cold_start,
+        "first-request": first_request.measure_first_request,
         "http": http_rows.measure_http,
+        "endurance": endurance.measure_endurance,
     }
     began = perf_counter()
     described = _apart("environment", environment.describe)

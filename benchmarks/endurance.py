@@ -14,8 +14,9 @@ from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
 from benchmarks.http_client import PATH, Caller
 from benchmarks.load import closed_loop
+from benchmarks.plan import Plan
 from benchmarks.processes import resident_bytes, usages
-from benchmarks.report import Budget, Row
+from benchmarks.report import Budget, Row, Section
 from benchmarks.servers import e2v_server
 from benchmarks.statistics import figure
 
@@ -58,8 +59,9 @@ class Served:
         return sum(usage.cpu_seconds for usage in usages(self.pid))
 
 
-def endurance_rows(requests: int) -> list[Row]:
-    """A server after `requests` of them beside one after `FRESH`, on their own in this machine."""
+def measure_endurance(plan: Plan) -> Section:
+    """A server after many requests beside one after `FRESH`, on their own in this machine."""
+    requests = plan.endurance
     with _served() as aged:
         aged.serve(FRESH)
         early = resident_bytes(aged.pid)
@@ -68,7 +70,7 @@ def endurance_rows(requests: int) -> list[Row]:
         with _served() as fresh:
             fresh.serve(FRESH)
             turns = [Turn(aged.serve(TURN), fresh.serve(TURN)) for _ in range(TURNS)]
-    return rows_of(turns, (early, late), requests)
+    return Section(rows_of(turns, (early, late), requests))
 
 
 def rows_of(turns: list[Turn], resident: tuple[int, int], requests: int) -> list[Row]:

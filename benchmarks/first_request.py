@@ -7,10 +7,11 @@ from time import perf_counter
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
-from benchmarks.http_bench import HTTP, milliseconds
+from benchmarks.cold_start import COLD
+from benchmarks.http_bench import milliseconds
 from benchmarks.http_client import PATH, Caller
 from benchmarks.plan import Plan
-from benchmarks.report import Budget, Row
+from benchmarks.report import Budget, Row, Section
 from benchmarks.servers import e2v_server
 
 LATER = 8
@@ -29,10 +30,10 @@ class Start:
         return self.first / self.warm
 
 
-def first_request_row(plan: Plan) -> Row:
+def measure_first_request(plan: Plan) -> Section:
     """Fresh starts of the product's own command, nothing else running."""
     model = str(plan.prepared(plan.subject))
-    return row_of([_start(model) for _ in range(plan.cold_rounds)], plan.subject)
+    return Section([row_of([_start(model) for _ in range(plan.cold_rounds)], plan.subject)])
 
 
 def row_of(starts: list[Start], subject: str) -> Row:
@@ -40,7 +41,7 @@ def row_of(starts: list[Start], subject: str) -> Row:
     ratio = median(start.ratio for start in starts)
     first, warm = median(s.first for s in starts), median(s.warm for s in starts)
     return Row(
-        HTTP,
+        COLD,
         f"first request after ready / warm P50 of the same start, {subject}, 3 s clip "
         f"({len(starts)} starts)",
         f"{ratio:.2f}× ({milliseconds(first)} / {milliseconds(warm)})",

@@ -7,9 +7,7 @@ from typing import Any
 from benchmarks.audio_kinds import KINDS, wav
 from benchmarks.clips import clip
 from benchmarks.comparing import require
-from benchmarks.endurance import endurance_rows
 from benchmarks.feature_rows import feature_rows
-from benchmarks.first_request import first_request_row
 from benchmarks.hearing import BareEngine
 from benchmarks.http_bench import HTTP, Bench, milliseconds
 from benchmarks.http_client import PATH, Caller
@@ -28,12 +26,8 @@ MINI = "emotion2vec_mini"
 
 def measure_http(plan: Plan) -> Section:
     """All rows that need the server."""
-    # servers of their own: no other may be there
-    first = first_request_row(plan)
     with ray_server() as server:
-        section = asyncio.run(_measure(plan, server))
-    section.rows += [first, *endurance_rows(plan.endurance)]
-    return section
+        return asyncio.run(_measure(plan, server))
 
 
 async def _measure(plan: Plan, server: RayServer) -> Section:
