@@ -12,13 +12,13 @@ from statistics import median
 
 from benchmarks.audio_kinds import wav
 from benchmarks.clips import clip
+from benchmarks.http_bench import mebibytes, milliseconds
 from benchmarks.http_client import PATH, Caller
 from benchmarks.load import closed_loop
 from benchmarks.plan import Plan
 from benchmarks.processes import resident_bytes, usages
 from benchmarks.report import Budget, Row, Section
 from benchmarks.servers import e2v_server
-from benchmarks.statistics import figure
 
 ENDURANCE = "Endurance (bundled model, 1 s WAV clips, 8 callers, cache off)"
 CALLERS = 8
@@ -82,7 +82,7 @@ def rows_of(turns: list[Turn], resident: tuple[int, int], requests: int) -> list
         Row(
             ENDURANCE,
             f"CPU time per clip of a server after {requests} requests / of one after {FRESH}",
-            f"{cost:.2f}× ({_ms(aged)} / {_ms(fresh)})",
+            f"{cost:.2f}× ({milliseconds(aged)} / {milliseconds(fresh)})",
             cost,
             COST,
             f"{len(turns)} turns of {TURN} requests each",
@@ -90,7 +90,7 @@ def rows_of(turns: list[Turn], resident: tuple[int, int], requests: int) -> list
         Row(
             ENDURANCE,
             f"server's memory, after {requests} requests / after {FRESH}",
-            f"{late / early:.3f}× ({late / 2**20:.0f} MiB)",
+            f"{late / early:.3f}× ({mebibytes(late)})",
             late / early,
             MEMORY,
         ),
@@ -101,7 +101,3 @@ def rows_of(turns: list[Turn], resident: tuple[int, int], requests: int) -> list
 def _served() -> Iterator[Served]:
     with e2v_server("--model", "emotion2vec_mini", "--cache-bytes", "0") as (url, pid):
         yield Served(url, pid)
-
-
-def _ms(seconds: float) -> str:
-    return f"{figure(seconds * 1000)} ms"
