@@ -162,9 +162,10 @@ class Model:
         return round(CPU_BRIEF_SECONDS * self._speed.value / self._engine.frame_seconds)
 
     def _is_full(self, work: int, more_waits: bool) -> bool:
+        most = self._max_batch_frames
         if more_waits:
-            return work >= min(self._brief_frames(), self._max_batch_frames) / 2
-        return work >= self._max_batch_frames / 2
+            most = min(most, self._brief_frames())
+        return work >= most / 2
 
     async def score(self, audio: AudioPass) -> Result:
         """Score one pass; an error is returned, not raised, so that no traceback is logged."""

@@ -208,10 +208,11 @@ async def test_much_work_fills_whole_batches_however_short_a_brief_one_is() -> N
 
 async def test_brief_batches_are_never_above_the_limit() -> None:
     callers = Callers(WorkGate(lambda: 100, brief=lambda: 1000))
-    callers.start()
-    await callers.arrive(a=60, b=60)
-    await callers.end()
+    await callers.arrive(a=60, b=60, c=60)
     assert callers.entered == ["a"]
+    callers.start()
+    await callers.end()
+    assert callers.entered == ["a", "b"]
     await callers.leave()
 
 
