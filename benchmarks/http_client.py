@@ -7,6 +7,7 @@ from typing import Any, Self
 import httpx2
 
 PATH = "/v1/audio/emotions"
+HEALTH = "/health"
 TIMEOUT_SECONDS = 600.0
 
 
@@ -16,6 +17,10 @@ class Caller:
     def __init__(self) -> None:
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=64)
         self._http = httpx2.AsyncClient(timeout=TIMEOUT_SECONDS, limits=limits)
+
+    async def get(self, url: str) -> dict[str, Any]:
+        """The answer without a body; see `post`."""
+        return _checked(await self._http.get(url))
 
     async def post(
         self, url: str, body: bytes, parameters: Mapping[str, Any] | None = None

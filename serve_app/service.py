@@ -26,6 +26,8 @@ RESTARTS = 3
 """How often audio is heard anew because its model was replaced on the way; nothing of it has been
 answered yet. A stream has, and ends with an error."""
 
+REHEARSAL_SECONDS = 3
+
 AUDIO_SECONDS_IN_GRAPH = {"cpu": 330.0, "cuda": 4_000.0}
 """Default of `max_inflight_audio_seconds` by device: tens of seconds of work on a large model."""
 
@@ -98,17 +100,19 @@ class EmotionService:
                 await self._rehearse()
 
     async def _rehearse(self) -> None:
-        """One second of silence through everything: the first caller finds connections made."""
+        """Silence through everything: the first caller finds connections and blocks made."""
         silence = io.BytesIO()
         with wave.open(silence, "wb") as file:
             file.setparams((1, 2, MODEL_RATE, 0, "NONE", ""))
-            file.writeframes(bytes(2 * MODEL_RATE))
+            file.writeframes(bytes(2 * MODEL_RATE * REHEARSAL_SECONDS))
         body, parameters = silence.getvalue(), Parameters()
-        # uncounted: nobody asked for it
-        events = self._events(body, parameters, "rehearsal", Timings())
-        async with aclosing(events):
-            async for _ in events:
-                pass
+        # they take turns, and each takes twice as long for its first file
+        for _ in range(len(self._decoders.workers)):
+            # uncounted: nobody asked for it
+            events = self._events(body, parameters, "rehearsal", Timings(), use_cache=False)
+            async with aclosing(events):
+                async for _ in events:
+                    pass
 
     async def known_info(self) -> ModelInfo:
         """Facts about the model as last seen: the graph is asked only the first time."""
@@ -167,13 +171,18 @@ class EmotionService:
         metrics.inflight_requests.set(self.admission.requests)
 
     async def _events(
-        self, body: Body, parameters: Parameters, request_id: str, timings: Timings
+        self,
+        body: Body,
+        parameters: Parameters,
+        request_id: str,
+        timings: Timings,
+        use_cache: bool = True,
     ) -> AsyncGenerator[Event]:
         info = await self.known_info()
         results = RequestResults(parameters, info)
         find_speech = parameters.needs_speech(self.settings.vad == "always")
         key = None
-        if self._cache is not None and not parameters.needs_frame_embeddings:
+        if self._cache is not None and use_cache and not parameters.needs_frame_embeddings:
             key = await self._cache.key(body, parameters, info, find_speech)
             cached = await self._cache.get(key)
             self.metrics.cache.inc(tags={"result": "miss" if cached is None else "hit"})

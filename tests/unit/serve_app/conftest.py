@@ -23,7 +23,7 @@ async def service_of() -> AsyncIterator[Callable[..., EmotionService]]:
     services: list[EmotionService] = []
 
     def make(graph: FakeGraph, store: Any = None, **settings: Any) -> EmotionService:
-        service = EmotionService(Settings(decode_workers=1, **settings), graph, store)
+        service = EmotionService(Settings(**{"decode_workers": 1, **settings}), graph, store)
         service.start()
         services.append(service)
         return service

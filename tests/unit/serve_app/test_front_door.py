@@ -427,3 +427,15 @@ async def test_a_stream_whose_model_is_gone_ends_with_an_error(
     name, error = events_of(response.text)[-1]
     assert (name, error["error_type"]) == ("error", "internal")
     assert "replaced" in str(error["error"])
+
+
+async def test_before_ready_the_model_has_heard_silence_once_for_each_decoder(
+    graph: FakeGraph, service_of: Callable[..., EmotionService]
+) -> None:
+    store = MemoryStore()
+    async with client_of(service_of(graph, store, decode_workers=3)) as http:
+        for _ in range(2):
+            assert (await http.get("/health")).status_code == 200
+    assert [(audio.seconds, audio.samples.any()) for audio in graph.passes] == 3 * [(3.0, False)]
+    # a cache that had the silence would answer in the model's place after the next start
+    assert not store.values
