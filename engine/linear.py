@@ -64,12 +64,16 @@ def _packed_linear(
 
 
 def can_pack(weight: Tensor) -> bool:
-    """Whether oneDNN takes this weight: float32 or bfloat16 on a CPU."""
+    """Whether oneDNN takes this weight: on a CPU float32, and bfloat16 where it has instructions
+    for it (AVX-512; without, it refuses the weight and `nn.Linear` computes)."""
     return (
         weight.device.type == "cpu"
-        and weight.dtype in (torch.float32, torch.bfloat16)
         and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+        and (
+            weight.dtype == torch.float32
+            or (weight.dtype == torch.bfloat16 and torch.ops.mkldnn._is_mkldnn_bf16_supported())
+        )
     )
 
 

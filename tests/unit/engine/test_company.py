@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from engine import EmotionError, Emotions, Engine
-from engine.precision import cpu_has_bfloat16
 
 LENGTHS = (12_345, 400, 50_001, 720, 719, 33_333)
 
@@ -39,7 +38,6 @@ def test_a_loud_neighbour_changes_nothing(tiny_engine: Engine, waves: list[Any])
         assert score_distance(alone, tiny_engine.infer(mixture)[place]) <= 1e-5
 
 
-@pytest.mark.skipif(not cpu_has_bfloat16(), reason="this CPU does not multiply bfloat16")
 def test_bfloat16_in_company_equals_alone(tiny: Any, waves: list[Any]) -> None:
     engine = Engine.load(tiny, device="cpu", dtype="bfloat16")
     together = engine.infer(waves)
@@ -48,7 +46,6 @@ def test_bfloat16_in_company_equals_alone(tiny: Any, waves: list[Any]) -> None:
     assert engine.take_retries() == 0
 
 
-@pytest.mark.skipif(not cpu_has_bfloat16(), reason="this CPU does not multiply bfloat16")
 def test_bfloat16_is_near_float32(tiny: Any, tiny_engine: Engine, waves: list[Any]) -> None:
     exact = tiny_engine.infer(waves)
     rounded = Engine.load(tiny, device="cpu", dtype="bfloat16").infer(waves)
