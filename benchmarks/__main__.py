@@ -99,14 +99,16 @@ def _apart(name: str, work: Callable[..., T], *arguments: Any) -> T:
 
 def _write(report: Report, out: Path) -> None:
     from benchmarks.picture import svg
-    from benchmarks.sizing import sizing_entry
+    from benchmarks.sizing import sizing_entry, with_entry
 
     report.write_json(out / "report.json")
     (out / "report.svg").write_text(svg(report), "utf-8")
     entry = sizing_entry(report)
     if entry is not None:
-        text = json.dumps([entry], ensure_ascii=False, indent=1)
-        (out / "sizing.json").write_text(text + "\n", "utf-8")
+        sizes = out / "sizing.json"
+        known = json.loads(sizes.read_text("utf-8")) if sizes.exists() else []
+        text = json.dumps(with_entry(known, entry), ensure_ascii=False, indent=1)
+        sizes.write_text(text + "\n", "utf-8")
     print(f"written to {out}: report.json, report.svg" + (", sizing.json" if entry else ""))
 
 

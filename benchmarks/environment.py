@@ -52,13 +52,22 @@ def revision() -> str:
 
 
 def cpu_name() -> str:
-    """The processor's own name where the system tells it."""
+    """The processor's own name where the system tells it.
+
+    With family and model, for a virtual machine may name only the maker: two generations with
+    half and twice the product rate would be one device.
+    """
     try:
         lines = Path("/proc/cpuinfo").read_text("utf-8").splitlines()
     except OSError:
         return platform.processor() or platform.machine()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.machine()
+    pairs = (line.partition(":") for line in lines)
+    # of the first processor
+    facts = {key.strip(): value.strip() for key, _, value in reversed(list(pairs))}
+    name = facts.get("model name", platform.machine())
+    if {"cpu family", "model"} <= set(facts):
+        name += f" (family {facts['cpu family']}, model {facts['model']})"
+    return name
 
 
 def cpu_features() -> str:

@@ -1,5 +1,6 @@
 """The entry of this device for `cluster.sizing`, from a run with the large shape everywhere."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.report import Report
@@ -25,3 +26,14 @@ def sizing_entry(report: Report) -> dict[str, Any] | None:
         "start_seconds": round(sum(facts["cold_start"].values()), 1),
         "command": report.command,
     }
+
+
+def with_entry(entries: Sequence[dict[str, Any]], entry: dict[str, Any]) -> list[dict[str, Any]]:
+    """`entries` with this one in the place of the same device and dtype, or at the end."""
+
+    def key(one: dict[str, Any]) -> tuple[str, str]:
+        return one["device"], one["dtype"]
+
+    if key(entry) not in map(key, entries):
+        return [*entries, entry]
+    return [entry if key(one) == key(entry) else one for one in entries]

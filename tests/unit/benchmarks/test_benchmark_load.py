@@ -16,7 +16,7 @@ from benchmarks.load import (
     poisson_arrivals,
     pooled,
 )
-from benchmarks.load_rows import POISSON_TURNS, half_capacity_rows
+from benchmarks.load_rows import TURNS, half_capacity_rows
 from benchmarks.report import Section
 
 
@@ -123,9 +123,13 @@ async def test_server_and_engine_take_turns_with_the_same_arrivals() -> None:
     )
     await half_capacity_rows(bench)
     counts = {name: facts["requests"] for name, facts in facts_of(bench.section).items()}
-    assert counts["poisson"] == counts["poisson engine"] == order.count("bare") > 20
-    turns = [name for name, _ in groupby(order[counts["even"] :])]
-    assert turns == ["served", *["bare", "served"] * (POISSON_TURNS // 2)]
+    assert counts["even"] == counts["even engine"] > 20
+    assert counts["poisson"] == counts["poisson engine"] > 20
+    assert counts["even"] + counts["poisson"] == order.count("bare") == order.count("served")
+    turns = [name for name, _ in groupby(order)]
+    # what ends one kind's turns begins the other's
+    each = ["served", *["bare", "served"] * (TURNS // 2)]
+    assert turns == [*each, *each[1:]]
 
 
 def facts_of(section: Section) -> dict[str, dict[str, float]]:

@@ -19,7 +19,7 @@ from benchmarks.plan import full, quick
 from benchmarks.processes import name_of, peak_memory_bytes
 from benchmarks.random_model import config_of, engine_of, random_checkpoint
 from benchmarks.report import OutputsDiffer, Report
-from benchmarks.sizing import sizing_entry
+from benchmarks.sizing import sizing_entry, with_entry
 from engine.config import from_funasr
 from engine.emotions import Emotions
 
@@ -176,6 +176,15 @@ def test_only_the_full_mode_sizes_a_device() -> None:
     assert (measured.audio_seconds_per_second, measured.start_seconds) == (6.54, 3.0)
     report.mode = "quick"
     assert sizing_entry(report) is None
+
+
+def test_a_device_s_size_replaces_its_own_and_keeps_the_others() -> None:
+    others = [{"device": "card", "dtype": "float16"}, {"device": "a CPU", "dtype": "bfloat16"}]
+    first = {"device": "a CPU", "dtype": "float32", "start_seconds": 3.0}
+    again = {**first, "start_seconds": 2.5}
+    known = with_entry(others, first)
+    assert known == [*others, first]
+    assert with_entry([first, *others], again) == [again, *others]
 
 
 def test_differing_outputs_end_the_command_without_a_time(
