@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from serve_app.ray_environment import LARGE_BLOCKS_RETURN, NODE_ENVIRONMENT
+from serve_app.ray_environment import LARGE_BLOCKS_RETURN, NODE_ENVIRONMENT, SHARED_CORES
 from serve_app.settings import APP_NAME
 
 STOP_SECONDS = 15.0
@@ -115,6 +115,7 @@ def _prepare_environment(directory: Path, haproxy: bool) -> bool:
         RAY_worker_niceness="0",
         **LOOPBACK_ONLY,
         **NODE_ENVIRONMENT,
+        **SHARED_CORES,
         # for the proxy; on a cluster it would slow other people's jobs down
         **LARGE_BLOCKS_RETURN,
         RAY_SERVE_SLOW_STARTUP_WARNING_S="5",

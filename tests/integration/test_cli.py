@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from serving import E2V, ROOT, SAMPLE, Server, environment, free_port, session_m
 
 from client import Client
 from client.cli import main
+from serve_app.ray_environment import SHARED_CORES
 
 START_SECONDS = 120
 
@@ -126,6 +128,19 @@ def test_only_replicas_listen_beyond_the_loopback(server: Server) -> None:
         and connection.laddr.ip not in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
     }
     assert all(name.startswith("ray::ServeRep") for name in open_to_all)
+
+
+def test_ray_reads_what_spares_the_cores(server: Server) -> None:
+    ray_files = Path(str(files("ray")))
+    known = (ray_files / "serve" / "_private" / "constants.py").read_bytes()
+    known += (ray_files / "core" / "src" / "ray" / "raylet" / "raylet").read_bytes()
+    for name in SHARED_CORES:
+        assert name.encode() in known
+    names = ("raylet", "ray::ServeController")
+    readers = [p for p in server.family() if p.name().startswith(names)]
+    assert len(readers) == 2
+    for process in readers:
+        assert process.environ().items() >= SHARED_CORES.items()
 
 
 def test_ctrl_c_leaves_nothing(server: Server) -> None:
